@@ -237,6 +237,8 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
         yield f"CPUs ({base.cpu_model} and {new.cpu_model})"
     if base.available_cpus != new.available_cpus:
         yield f"numbers of CPUs ({base.available_cpus:g} and {new.available_cpus:g})"
+    if base.load_cpus != new.load_cpus:
+        yield f"numbers of CPUs for the load tool alone ({base.load_cpus} and {new.load_cpus})"
     if abs(base.memory_bytes - new.memory_bytes) > SAME_MEMORY * max(base.memory_bytes, new.memory_bytes):
         yield f"amounts of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from common.errors import BadInputError
-from common.workers import cpu_limit
+from under_siege.host.cpu_division import server_cpu_limit
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.record.case import Case, Value
 from under_siege.record.record import OUT_OF_MEMORY, CaseFailedError, LimitUsage, Record
@@ -68,10 +68,12 @@ def limit_values(name: str, values: Sequence[Value | float], key: str) -> tuple[
     """
     for value in values:
         if name == "cpus":
-            most = cpu_limit()
+            most = server_cpu_limit()
             if not LEAST_CPUS <= _number(value) <= most:
                 given = str(value).removesuffix(".0")
-                raise BadInputError(f"{key} {given}: expected a number from {LEAST_CPUS} to {most:g}, the CPUs here")
+                raise BadInputError(
+                    f"{key} {given}: expected a number from {LEAST_CPUS} to {most:g}, the CPUs for servers"
+                )
         else:
             size, most_bytes = size_bytes(str(value)), psutil.virtual_memory().total
             if size is None or not LEAST_BYTES <= size <= most_bytes:

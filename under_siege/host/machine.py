@@ -1,6 +1,7 @@
 """Describe this machine, and find conditions that would distort a run."""
 
 import contextlib
+import math
 import os
 import platform
 import re
@@ -16,7 +17,8 @@ from pathlib import Path
 import psutil
 
 from common.errors import BadInputError
-from common.workers import cpu_limit, usable_cpus
+from common.workers import cpu_limit
+from under_siege.host.cpu_division import CpuDivision, current_division
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between
 from under_siege.host.programs import isolated_tool
@@ -31,14 +33,15 @@ FEW_FILES = 1024
 FEW_BYTES = 1_000_000_000
 
 
-def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
-    """Return a description of this machine and its software, for a result file."""
+def describe_environment(pythons: Iterable[Interpreter], division: CpuDivision) -> Environment:
+    """Return a description of this machine, its division and its software, for a result file."""
     with ThreadPoolExecutor() as threads:  # both functions wait for a subprocess
         commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
-        usable_cpus=usable_cpus(),
+        usable_cpus=max(1, math.ceil(division.server_limit())),
+        load_cpus=len(division.load),
         cpu_limit=limit if (limit := cpu_limit()) < len(os.sched_getaffinity(0)) else None,
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -136,7 +139,8 @@ def _siege() -> Iterator[Finding]:
 
 
 def _cpus() -> Iterator[Finding]:
-    cpus, usable = psutil.cpu_count() or 1, cpu_limit()
+    division = current_division()
+    cpus, usable = psutil.cpu_count() or 1, division.server_limit() + len(division.load)
     if usable < cpus:
         yield Finding(
             f"only {usable:g} of {cpus} CPUs can be used (affinity or a cgroup quota), and the load tool shares them",

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from under_siege.host.cpu_division import current_division
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail, reading_lines, until
 from under_siege.load.pings import in_background
@@ -38,9 +38,12 @@ async def script_process(
     stdin: int = subprocess.DEVNULL,
     folder: Path | None = None,
     may_hide: bool = True,
+    is_load: bool = False,
 ) -> AsyncIterator[ManagedProcess]:
     """While the context is active, run one of the subprocess scripts, and call `take` for each line of its output."""
-    process = ManagedProcess(command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide)
+    process = ManagedProcess(
+        command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide, is_load=is_load
+    )
     try:
         assert process.stdout is not None
         with reading_lines(process.stdout.fileno(), take):
@@ -124,7 +127,7 @@ async def speed_probe() -> AsyncIterator[SpeedProbe]:
 
 
 async def _record_cpu_times(record: Record) -> None:
-    columns, cpus, due_s = record.cpu_times, sorted(os.sched_getaffinity(0)), time.monotonic()
+    columns, cpus, due_s = record.cpu_times, sorted(current_division().servers), time.monotonic()
     while True:
         columns.at_s.append(time.monotonic())
         times = psutil.cpu_times(percpu=True)

@@ -17,6 +17,7 @@ import psutil
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.cpu_division import cpus_of_process
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor import TRACKER_LIMIT_S
 from under_siege.host.supervisor_client import current_supervisor
@@ -141,6 +142,7 @@ class ManagedProcess:
     """A process that leads its own session, as a child of the supervisor.
 
     `stdin`, `stdout` and `stderr` are the bench's ends of its pipes, or None. `returncode` is None until `reap`.
+    With `is_load`, the process runs on the CPUs of the load tool, if there are any.
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class ManagedProcess:
         stdout: int | IO[bytes] = subprocess.PIPE,
         may_hide: bool = True,
         folder: Path | None = None,
+        is_load: bool = False,
     ) -> None:
         self._mark, self._may_hide = uuid.uuid4().hex, may_hide
         self.supervisor = current_supervisor()
@@ -162,7 +165,8 @@ class ManagedProcess:
             self.stderr, complains = _stream(subprocess.PIPE, theirs)
             try:
                 own_environment, streams = {**environment, MARK: self._mark}, [reads, writes, complains]
-                self.pid = self.supervisor.start(command, own_environment, streams, folder)
+                cpus = cpus_of_process(is_load=is_load)
+                self.pid = self.supervisor.start(command, own_environment, streams, folder, cpus)
             except BaseException:
                 self._close()
                 raise

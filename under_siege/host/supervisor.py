@@ -69,6 +69,8 @@ class Supervisor:
 
     def _start(self, order: dict[str, Any], stdin: int, stdout: int, stderr: int) -> dict[str, Any]:
         try:
+            if os.sched_getaffinity(0) != set(order["cpus"]):
+                os.sched_setaffinity(0, order["cpus"])  # the process inherits it
             process = subprocess.Popen(
                 order["start"],
                 stdin=stdin,

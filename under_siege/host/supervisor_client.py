@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,20 @@ class SupervisorClient:
         return self._process.poll() is not None
 
     def start(
-        self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        descriptors: Sequence[int],
+        folder: Path | None,
+        cpus: Collection[int],
     ) -> int:
         """Start a process in `folder`, by default the current directory; return its pid, or raise OSError."""
-        order = {"start": list(argv), "environment": dict(environment), "folder": str(folder or Path.cwd())}
+        order = {
+            "start": list(argv),
+            "environment": dict(environment),
+            "folder": str(folder or Path.cwd()),
+            "cpus": sorted(cpus),
+        }
         with self._lock:
             socket.send_fds(self._socket, [json.dumps(order).encode()], descriptors)
             answer = self._answer()

@@ -257,7 +257,8 @@ def taken_by_others(run: Round) -> float:
     machine, used = run.record.machine, run.cpus_used()
     if machine is None or not machine.total_s or not used or run.is_limited_by_its_quota():
         return 0.0
-    cpus = min(machine.total_s / (run.load_s or machine.total_s), run.quota or math.inf)
+    cpus = machine.total_s / (run.load_s or machine.total_s) - run.record.load_cpus
+    cpus = min(cpus, run.quota or math.inf)
     others, wanted = (other_work(run) - USUAL_OTHER_WORK) * cpus, run.cpu_wanted()
     if wanted is None:
         others -= (machine.idle_s or 0.0) / (run.load_s or 1.0)

@@ -341,11 +341,12 @@ def unanswered_pings(measured: Round, _: Evidence) -> str | None:
 def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     """Report a load tool that was itself the limit, or took CPU time that the server would have used."""
     record, machine = measured.record, measured.record.machine
-    if measured.totals:
-        return _busy_tool(measured)
-    if record.tool_cpus == 1 and record.users != 1 and (record.tool_cpu_s or 0.0) >= AWAKE * measured.load_s > 0:
-        return _was_the_limit(record, (record.tool_cpu_s or 0.0) / measured.load_s)
+    problem = _busy_tool(measured) if measured.totals else _busy_thread(measured)
+    if problem or (measured.totals and not record.load_cpus):
+        return problem
     generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    if record.load_cpus:
+        return _of_own_cpus(measured, generator_s)
     if measured.quota_of_the_bench:
         return _of_shared_quota(measured, generator_s)
     if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
@@ -358,6 +359,17 @@ def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
     )
 
 
+def _of_own_cpus(measured: Round, generator_s: float) -> str | None:
+    record, own_s = measured.record, measured.record.load_cpus * measured.load_s
+    if generator_s <= AWAKE * own_s:
+        return None
+    own = "the CPU" if record.load_cpus == 1 else f"the {record.load_cpus} CPUs"
+    return (
+        f"the load tool was the limit, because {record.tool} and the bench used {100 * generator_s / own_s:.0f} % of "
+        f"{own} reserved for them; use another tool, a longer task or fewer users"
+    )
+
+
 def _of_shared_quota(measured: Round, generator_s: float) -> str | None:
     quota = measured.quota_of_the_bench or 0.0
     quota_s = quota * measured.load_s
@@ -367,6 +379,13 @@ def _of_shared_quota(measured: Round, generator_s: float) -> str | None:
         f"{measured.record.tool} and the bench used {100 * generator_s / quota_s:.0f} % of the quota of {quota:g} "
         f"CPU{'s'[: quota > 1]} that they share with the server; run the bench outside the container, with --cpus"
     )
+
+
+def _busy_thread(measured: Round) -> str | None:
+    record = measured.record
+    if record.tool_cpus == 1 and record.users != 1 and (record.tool_cpu_s or 0.0) >= AWAKE * measured.load_s > 0:
+        return _was_the_limit(record, (record.tool_cpu_s or 0.0) / measured.load_s)
+    return None
 
 
 def _busy_tool(measured: Round) -> str | None:

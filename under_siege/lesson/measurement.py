@@ -11,10 +11,10 @@ import msgspec
 import psutil
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
 from under_siege import formatting
 from under_siege.capacity.search import capacity_plan, run_capacity
 from under_siege.drill.drill_run import drill_plan, run_drill
+from under_siege.host.cpu_division import server_cpus
 from under_siege.host.interpreter import interpreter
 from under_siege.host.programs import unmet
 from under_siege.judge.stopping_rule import Decision
@@ -41,8 +41,8 @@ def missing_here(question: Question) -> str:
     for need in question.needs:
         if need.startswith("cpus>="):
             cpus = int(need.removeprefix("cpus>="))
-            if usable_cpus() < cpus:
-                has = f"has {usable_cpus()} usable CPU, but this step needs {cpus}"
+            if server_cpus() < cpus:
+                has = f"has {server_cpus()} usable CPU, but this step needs {cpus}"
                 return f"{has}: on one CPU, no two tasks compute at the same time"
         elif reason := unmet(need):
             return reason.replace("needs", "has no")

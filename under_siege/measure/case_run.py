@@ -85,6 +85,7 @@ class CaseRun:
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
         record.mix = self._mix()
+        record.is_screening = self.is_screening
         record.stream = self.expected.stream.kind if self.expected.stream else ""
         try:
             await (
@@ -285,21 +286,25 @@ async def run(
     """Measure the chosen cases of every round, and save each record when it is complete.
 
     Args:
-        choose: returns which cases of a round to measure, given the last duration of each case.
+        choose: returns which cases of a round to measure, given how long each is expected to take.
         after_last_siege: functions to call after each siege of the last planned round, while the server still runs.
-        screens: whether the first round is short, and only shows which cases need more rounds.
+        screens: whether the first round is short, and only shows which cases need more rounds. If there is no time for
+            full sieges then, further rounds are short, too.
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
         baselines = await _lone_task_timers(plan, expectations, stack)
-        replays, took_s = RequestReplays(tool), dict[Case, float]()
+        replays, took_s, short_s, is_screening = RequestReplays(tool), dict[Case, float](), dict[Case, float](), screens
         for case_round, cases in enumerate(plan.in_order(), 1):
+            was_screening, is_screening = is_screening, screens and case_round == 1
             chosen = choose(cases, took_s)
+            if not chosen and was_screening:  # there is no time for a full siege, but perhaps for another short one
+                chosen, is_screening = choose(cases, short_s), True
             after_siege = after_last_siege if case_round == plan.rounds else ()
             for case in chosen:
                 began_s = time.monotonic()
                 expected = plan.expected_of(case, expectations)
-                is_screening, least_s = screens and case_round == 1, pinged_s(plan.suite.ping)
+                least_s = pinged_s(plan.suite.ping)
                 length = Length(plan.load.time_s, case.users, expected, least_s, is_screening=is_screening)
                 if plan.load_of(case).arrivals_per_s is not None:
                     length.last_until(length.end_s)  # no user's response shows when the load is settled
@@ -310,7 +315,8 @@ async def run(
                 async with beside_the_machine(record, probe, baselines.get(case.work)):
                     await CaseRun(*needs, is_screening=is_screening).measure()
                 save(record)
-                took_s[case] = time.monotonic() - began_s
+                short_s[case] = time.monotonic() - began_s
+                took_s[case] = short_s[case] + length.more_in_full_s()
                 watcher.case_ends()
             if not chosen:
                 return

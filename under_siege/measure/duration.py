@@ -6,7 +6,7 @@ from statistics import median
 
 import numpy as np
 
-from common.workers import usable_cpus
+from under_siege.host.cpu_division import server_cpus
 from under_siege.judge.estimators import LEAST_LONGEST, LONG_TAIL, MANY_UNEVEN, SETTLED_USERS, begins_early, is_even
 from under_siege.load.request import Ping
 from under_siege.measure.plan import Plan, ProgressListener
@@ -52,6 +52,8 @@ class Length:
         self._is_screening = is_screening and not expected.stream and not expected.cycle_s
         self._needed = max(1, round(SETTLED_USERS * users))
         self._last_s: dict[int, float] = {}  # each user's last response
+        self._settled_s: float | None = None  # when nine of ten users had had a response
+        self._longest_s = LONGEST_OF_NEEDED * most_needed_s(users, expected)
         self._answers_s: list[float] = []  # of a screening siege, until they show the rate
         self._took_s: list[float] = []
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
@@ -71,6 +73,7 @@ class Length:
             self._took_s.append(at_s - self._last_s[user])
         self._last_s[user] = at_s
         if len(self._last_s) >= self._needed and not was_settled:
+            self._settled_s = at_s
             self.end_s = min(self.end_s, max(self._least_s, TIMES_SETTLED * at_s))
         if self._is_screening:
             self._screen(at_s)
@@ -97,6 +100,18 @@ class Length:
                 needed_s = min(LONGEST_WITH_A_TAIL_S, (1.05 + LEAST_LONGEST) * longest_s)
                 self.end_s = max(self.end_s, needed_s)
         return now_s >= self.end_s
+
+    def more_in_full_s(self) -> float:
+        """Return how many seconds longer a full siege of the same server would take than this screening siege.
+
+        This includes the time that the server then needs for requests that the load tool has abandoned.
+        """
+        if not self._is_screening:
+            return 0.0
+        last_s = max(self._last_s.values(), default=self.end_s)
+        settled_s = self._settled_s or last_s * self._needed / max(1, len(self._last_s))
+        full_s = max(self._least_s, min(self._longest_s, TIMES_SETTLED * settled_s))
+        return max(0.0, full_s - self.end_s) + min(self._longest_s, settled_s)
 
     def bursts(self, least_s: float) -> tuple[int, float]:
         """Return the number of bursts and the length of each, which is at least `least_s` unless the siege is shorter.
@@ -177,7 +192,7 @@ def say_how_long(
     if plan.load.requests is not None:
         return
     is_screening = most_s < math.inf and plan.can_be_screened()
-    shortest_s, longest_s = round_length_s(plan, usable_cpus(), expectations, is_screening=is_screening)
+    shortest_s, longest_s = round_length_s(plan, server_cpus(), expectations, is_screening=is_screening)
     if most_s == math.inf:
         sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
         watcher.say(f"{sieges} {in_words(plan.rounds * shortest_s, plan.rounds * longest_s)}")
@@ -208,7 +223,7 @@ def _warn_of_long_tasks(plan: Plan, expectations: Expectations, watcher: Progres
                 f"use --time auto, or {math.ceil(needed_s[case])}s or more"
             )
         elif time_s is None and not plan.suite.has_task and task_s > 1 and case.users * task_s > LONG_WAIT_S:
-            users = max(1, round(LONG_WAIT_S / task_s * usable_cpus() / 2))
+            users = max(1, round(LONG_WAIT_S / task_s * server_cpus() / 2))
             watcher.warn(
                 f"one response of {what} takes {task_s:.0f} s; if a server handles one request at a "
                 f"time, {case.users} users wait {case.users * task_s:.0f} s: use --users {users}"

@@ -115,6 +115,6 @@ async def generator() -> AsyncIterator[Generator]:
     def take(line: str, arrived_s: float) -> None:
         load_generator.take(line, arrived_s)
 
-    async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False) as process:
+    async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False, is_load=True) as process:
         load_generator = Generator(process, Tail(process.stderr))
         yield load_generator

@@ -17,7 +17,7 @@ from typing import IO
 
 import psutil
 
-from common.workers import usable_cpus
+from under_siege.host.cpu_division import current_division, server_cpus
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.limits import Group, Limits, watching_limits
 from under_siege.host.machine_speed import watching_machine
@@ -62,6 +62,9 @@ RunningTool = tuple[ManagedProcess, int]  # process, and file descriptor of its 
 # while all threads of its process wait, even if threads of other processes wait for their GIL.
 PROCESSES_PER_CPU = 2
 COMPUTING = 0.9  # a task that uses a CPU for this share of its time only computes
+# Above this number of users, a ceiling would need minutes until nine of ten users had a result: dozens of threads of a
+# process would each compute a part of their task, and finish at about the same time.
+MANY_USERS = 100
 START_S = 30.0  # maximum seconds for starting Python and importing the task
 MOST_SLOWDOWN = 3  # maximum slowdown of a task that runs beside others, compared with its trial
 _CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
@@ -109,6 +112,7 @@ class LoadRun:
         driver, record = self._tool.driver, self._record
         record.tool, record.tool_step_s = driver.name, driver.step_s
         record.keep_alive, record.tool_cpus = self._spec.keep_alive, driver.cpus(self._spec)
+        record.load_cpus = len(current_division().load)
         if not driver.streams_responses:
             await self._drive_in_bursts(length)
             return
@@ -155,7 +159,10 @@ class LoadRun:
     def _process(
         self, command: list[str], stdin: int = subprocess.DEVNULL, stdout: int | IO[bytes] = subprocess.PIPE
     ) -> ManagedProcess:
-        return ManagedProcess(command, environment=self._tool.environment(), stdin=stdin, stdout=stdout, may_hide=False)
+        environment = self._tool.environment()
+        return ManagedProcess(
+            command, environment=environment, stdin=stdin, stdout=stdout, may_hide=False, is_load=True
+        )
 
     async def _listen(self, length: Length, tell: Callable[[], None], process: ManagedProcess, terminal: int) -> None:
         name, record, has_count = self._tool.driver.name, self._record, self._spec.requests is not None
@@ -356,7 +363,16 @@ def processes_for(users: int, computing_cpus: float | None = None) -> int:
             use it, in which users take turns: the kernel gives a part of the quota to each CPU on which a thread wakes,
             and two threads of the same core are slower, so more processes would do less work.
     """
-    return min(users, PROCESSES_PER_CPU * usable_cpus() if computing_cpus is None else math.ceil(computing_cpus))
+    return min(users, PROCESSES_PER_CPU * server_cpus() if computing_cpus is None else math.ceil(computing_cpus))
+
+
+def take_turns(users: int, quota: float | None, expected: Expectation) -> bool:
+    """Return whether the users of a process run the task one at a time, which gives the same rate if it only computes.
+
+    Args:
+        quota: the CPU quota, if it limits the users.
+    """
+    return (quota is not None or users > MANY_USERS) and expected.cpu_s > COMPUTING * expected.task_s
 
 
 def ready_limit_s(processes: int, expected: Expectation) -> float:
@@ -364,7 +380,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
 
     The processes share the CPUs, and each one imports and performs the task itself.
     """
-    in_line = math.ceil((processes + 1) / usable_cpus())  # + 1 for the process that runs the checks
+    in_line = math.ceil((processes + 1) / server_cpus())  # + 1 for the process that runs the checks
     return START_S + in_line * START_S + MOST_SLOWDOWN * (expected.task_s + in_line * expected.cpu_s)
 
 
@@ -385,7 +401,8 @@ async def compute_bare(
     """
     lines, started_s = _BaselineLines(record, length, tell), time.monotonic()
     quota = Limits.of(case).cpus
-    in_turn = quota is not None and quota < usable_cpus() and expected.cpu_s > COMPUTING * expected.task_s
+    quota = None if quota is None or quota >= server_cpus() else quota
+    in_turn = take_turns(case.users, quota, expected)
     processes = processes_for(case.users, quota if in_turn else None)
     options = ["--users", str(case.users), "--processes", str(processes)]
     options += ["--check-every", str(check_interval_s(expected.task_s)), "--task", case.task]

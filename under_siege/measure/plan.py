@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import psutil
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
 from under_siege.host.containers import run_command
+from under_siege.host.cpu_division import server_cpus
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -177,6 +177,14 @@ class Plan:
         has_competitors = len(set(loads)) < len(loads)
         return has_competitors and not (is_given or self.searched or self.load.posts_jobs or self.suite.backlog)
 
+    def shares_cpus(self) -> bool:
+        """Return whether a server may run where the bench can't choose its CPUs, so that the load must share them.
+
+        Such a server is already running, or its command starts it in a container or at its own address.
+        """
+        servers = [target for target in self.targets.values() if not target.has_no_server]
+        return any(not each.command or each.url or run_command(each.command) for each in servers)
+
     def turns(self) -> int:
         """Return the maximum number of measurements."""
         return self.rounds * (len(self.ceilings) + len(self.cases))
@@ -254,7 +262,7 @@ def _searched(suite: Suite, axes: Mapping[str, Sequence[Value]], *, may_search: 
         raise BadInputError(f"--{mixed}: expected either {AUTO} or numbers")
     if suite.application and THREADS in axes and WORKERS in searched:
         searched = [*SEARCHABLE]
-    return {name: candidates(name, usable_cpus()) for name in searched}
+    return {name: candidates(name, server_cpus()) for name in searched}
 
 
 def _given(axes: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:

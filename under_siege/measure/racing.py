@@ -43,7 +43,7 @@ class Race:
 
         Args:
             cases: all cases and ceilings.
-            took_s: how long each took when it was last measured.
+            took_s: how long each is expected to take, given its last measurement.
         """
         decision = self._decide(result)
         chosen = self._fitting(decision.cases, self._limit_s, cases, took_s)

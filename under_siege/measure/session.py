@@ -15,6 +15,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import listed
+from under_siege.host.cpu_division import CpuDivision, current_division, dividing_cpus
 from under_siege.host.limit_check import limits_allowed
 from under_siege.host.limits import Limits
 from under_siege.host.machine import OtherWork, describe_environment, examine, in_one_line
@@ -87,7 +88,8 @@ def run_plan(
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
     """
-    result = _empty_result(plan, command, until_certain=decide is not None)
+    division = current_division(is_shared=plan.shares_cpus())
+    result = _empty_result(plan, division, command, until_certain=decide is not None)
     file = ResultWriter(result, plan, out, watcher)
 
     async def go(home: Path) -> None:
@@ -120,7 +122,7 @@ def run_plan(
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 
-    with _limits_allowed(plan), _home() as home:
+    with dividing_cpus(division), _limits_allowed(plan), _home() as home:
         return result, until_signal(go(home)), file.is_complete
 
 
@@ -144,14 +146,15 @@ def run_and_save(
     Raises:
         BadInputError: the expected responses can't be determined.
     """
-    result = _empty_result(plan, command)
+    division = current_division(is_shared=plan.shares_cpus())
+    result = _empty_result(plan, division, command)
     file = ResultWriter(result, plan, out, watcher)
 
     async def go() -> None:
         async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
             await work(ready, result, expectations, needed, file.keep)
 
-    with _limits_allowed(plan), _home():
+    with dividing_cpus(division), _limits_allowed(plan), _home():
         return result, until_signal(go()), file.is_complete
 
 
@@ -250,7 +253,7 @@ def _home() -> Iterator[Path]:
             yield home
 
 
-def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = False) -> Result:
+def _empty_result(plan: Plan, division: CpuDivision, command: Sequence[str], *, until_certain: bool = False) -> Result:
     suite, measured_suite = plan.suite, None
     if suite.title:
         ping = suite.ping.path if suite.ping else ""
@@ -267,7 +270,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             route=suite.route,
         )
     result = Result(
-        environment=describe_environment(plan.pythons.values()),
+        environment=describe_environment(plan.pythons.values(), division),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,

@@ -15,7 +15,7 @@ import aiohttp
 import h11
 
 from common.options import MOST_WORKERS
-from common.workers import usable_cpus
+from under_siege.host.cpu_division import server_cpus
 from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.host.programs import Tool
 from under_siege.load.content_encoding import BROWSERS
@@ -147,7 +147,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
         address = f"{HOST}:{listening.sockets[0].getsockname()[1]}"
         requests, order = None if spec.requests is None else count, tuple(range(len(spec.mix)))
         alone = replace(spec, users=1, threads=1, requests=requests, url=f"http://{address}/", paths=(), order=order)
-        process = ManagedProcess(tool.command(alone), environment=tool.environment(), may_hide=False)
+        process = ManagedProcess(tool.command(alone), environment=tool.environment(), may_hide=False, is_load=True)
         stdout, stderr = Tail(process.stdout), Tail(process.stderr)
         try:
             await asyncio.wait_for(done, FIRST_LIMIT_S)
@@ -194,8 +194,8 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         asked = _encoding_for_browsers(session, server.load_url, expected, record)
         record.browser_encoding = await server.while_alive(asked)
     workers = _workers_told(pong)
-    wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
-    few, bodies = min(wanted, usable_cpus()), [answer.body]
+    wanted, seen = workers or record.workers or server_cpus(), {answer.headers.get("x-worker")}
+    few, bodies = min(wanted, server_cpus()), [answer.body]
     for batch in range(0 if _is_the_server(server, answer) else MOST_BATCHES):
         if len(seen) >= wanted:
             break

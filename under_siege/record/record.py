@@ -234,6 +234,7 @@ class Record(_CaseMeasurement, kw_only=True):
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
+    is_screening: bool = False  # whether the siege was short and the server stopped at once, so its drain is unknown
     workers_replaced: Count = 0  # worker processes that ended and were started again under load
     listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
@@ -249,6 +250,7 @@ class Record(_CaseMeasurement, kw_only=True):
     browser_events_s: list[Seconds] = []
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
+    load_cpus: Count = 0  # CPUs that only the tool and the bench could use
     ports: Ports = msgspec.field(default_factory=Ports)
     port_range: Positive | None = None  # number of ports in the system's range of ephemeral ports
     ports_are_reused: bool | None = None  # whether the system reuses ports in TIME_WAIT

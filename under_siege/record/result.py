@@ -75,7 +75,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_model: str
     cpus: Positive
-    usable_cpus: Positive
+    usable_cpus: Positive  # by the servers
+    load_cpus: Count = 0  # CPUs that only the load tool and the bench could use; 0: they shared those of the servers
     cpu_limit: Cpus | None = None  # such as 0.5, if a cgroup quota limits the bench
     memory_bytes: Count
     system: str
@@ -88,7 +89,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def available_cpus(self) -> float:
-        """Return how many CPUs the bench could use, such as 0.5 with a cgroup quota."""
+        """Return how many CPUs the servers could use, such as 0.5 if the bench has a cgroup quota."""
         return self.cpu_limit or self.usable_cpus
 
 

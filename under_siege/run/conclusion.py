@@ -166,6 +166,8 @@ class _SameLoad:
         self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
         indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
         self._summaries = [comparison.cases[index] for index in indices]
+        had_one_round = all(summary.rounds == 1 for summary in self._summaries)
+        self._is_limited = comparison.result.until_certain and had_one_round  # there was no time for more
         works = {summary.case.work for summary in self._summaries}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
@@ -218,10 +220,10 @@ class _SameLoad:
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
         if max(candidate.summary.rounds for candidate in (*self._sound, *self._unclear)) == 1:
-            return (
-                "No recommendation: one round can't show how much rates differ by chance. Use --rounds 2 or more, a "
-                "shorter task, or fewer users."
-            )
+            how = "Use --rounds 2 or more, a shorter task, or fewer users."
+            if self._is_limited:
+                how = "There was no time for more. Use fewer servers, fewer --users, or short sieges with --time 5s."
+            return f"No recommendation: one round can't show how much rates differ by chance. {how}"
         if faster := self._perhaps_faster():
             best = max(faster, key=lambda candidate: candidate.rate.log)
             return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."

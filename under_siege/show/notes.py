@@ -317,9 +317,11 @@ def of_traces(result: Result) -> str:
 
 
 def cores(result: Result) -> str:
+    """Return how many CPUs the servers and the load had, such as `3 cores for servers, 1 for the load`."""
     count = result.environment.available_cpus
     shared = " shared with the bench" if result.environment.cpu_limit else ""
-    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}"
+    others = f" for servers, {result.environment.load_cpus} for the load" if result.environment.load_cpus else ""
+    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}{others}"
 
 
 def in_common(cases: Sequence[Summary]) -> list[str]:
@@ -360,7 +362,7 @@ def footnote(comparison: Comparison) -> list[str]:
     rounds = [summary.rounds for summary in shown]
     how_to_read = " · ".join(filter(None, [star, "± 95 % confidence interval"]))
     rows = " · ".join(filter(None, [_order(comparison.cases), _lower_bounds(shown)]))
-    assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds)]))
+    assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds), _of_drains(comparison)]))
     return [*filter(None, [how_to_read, rows, assumptions]), " · ".join(filter(None, conditions))]
 
 
@@ -387,6 +389,13 @@ def _of_single_rounds(rounds: Sequence[int]) -> str:
     if max(rounds) == 1:
         return "± of one round assumes 5 % noise, and more if other programs, steal or speed changes disturbed it"
     return "± of a case with one round assumes the noise of the other cases"
+
+
+def _of_drains(comparison: Comparison) -> str:
+    """Return that some drains are unknown, or an empty string: after a screening siege, servers are stopped at once."""
+    if not any(all(run.record.is_screening for run in rounds) for rounds in comparison.rounds):
+        return ""
+    return "the drain of a case without a full siege is unknown"
 
 
 def _adjustment(comparison: Comparison) -> str:

@@ -15,8 +15,8 @@ import msgspec
 from jinja2 import Template
 
 from common.errors import BadInputError
-from common.workers import usable_cpus
 from under_siege.formatting import legible, listed
+from under_siege.host.cpu_division import server_cpus
 from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
@@ -332,7 +332,7 @@ def _text(
         tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
         ping=application.ping(),
         servers=[(each, json.dumps(each.command), missing([each], application.servers)) for each in servers],
-        most=max(2, min(usable_cpus(), 8)),
+        most=max(2, min(server_cpus(), 8)),
     )
     return text
 

@@ -219,7 +219,13 @@ def test_results_with_different_tasks_or_users_are_never_compared(anyway, golden
     golden(*(refusal(*pair, anyway=anyway) for pair in pairs))
 
 
-OF_ANOTHER_MACHINE = [{"cpu_model": "another"}, {"usable_cpus": 4}, {"cpu_limit": 1.5}, {"memory_bytes": 16 * 10**9}]
+OF_ANOTHER_MACHINE = [
+    {"cpu_model": "another"},
+    {"usable_cpus": 4},
+    {"cpu_limit": 1.5},
+    {"load_cpus": 1},
+    {"memory_bytes": 16 * 10**9},
+]
 
 
 @pytest.mark.parametrize("environment", OF_ANOTHER_MACHINE, ids=str)

@@ -132,6 +132,16 @@ def test_siege_is_reported_as_the_bottleneck_only_if_the_cpus_are_busy() -> None
         assert codes(judged(record_of("1_x", tool_cpu_s=0.8, machine=machine))) == expected
 
 
+@pytest.mark.parametrize(("load_cpus", "tool_cpu_s", "expected"), [(1, 3.5, ["generator"]), (1, 2.8, []), (2, 3.5, [])])
+def test_a_load_with_cpus_of_its_own_is_the_bottleneck_only_if_these_are_busy(load_cpus, tool_cpu_s, expected) -> None:
+    machine = Machine(total_s=16, busy_s=4.1 + tool_cpu_s, steal_s=0, idle_s=0)
+    record = record_of("1_x", tool_cpu_s=tool_cpu_s, load_cpus=load_cpus, machine=machine)
+    assert codes(judged(record)) == expected
+    burst = burst_record_of("1_x", tool="wrk", tool_awake=0.93)
+    burst.load_cpus = load_cpus
+    assert codes(judged(burst)) == ["generator"]
+
+
 def test_exhausted_local_ports_are_detected() -> None:
     def judged_with(taken: int, *, reused: bool, errors: int) -> list[str]:
         record = burst_record_of("1_x", connect_errors=errors, unanswered=errors)

@@ -144,7 +144,7 @@ def test_predictions_are_explained_within_80_columns_and_on_the_page_and_saved(t
 def test_a_step_that_cannot_run_on_this_machine_shows_the_committed_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden
 ) -> None:
-    monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
+    monkeypatch.setattr(measurement, "server_cpus", lambda: 1)
     monkeypatch.setattr(measurement, "is_python", lambda _: True)
     golden(invoke("lesson", "7", "--answer", "B", folder=tmp_path).stdout)
 

@@ -126,3 +126,21 @@ def test_a_run_that_decides_when_to_end_announces_its_time_limit_or_why_its_firs
         plan = plan_of(None, users)
         say_how_long(plan, expectations(plan, WAITS), told, most_s=150.0)
     golden(*(f"{name}: {message}" for name, (message,), _ in told.mock_calls))
+
+
+@pytest.mark.parametrize("rate", [5.0, 20.0])
+def test_the_first_round_shows_how_long_a_full_siege_with_many_users_and_its_wait_for_open_requests_take(rate) -> None:
+    """Of 400 users, 40 have a response after a screening siege; a full siege lasts 2.75 times as long as 360 take."""
+    length = Length(None, 400, Expectation(b"4", 0.2, 0.2), is_screening=True)
+    for number in range(400):
+        if length.is_over((number + 1) / rate):
+            break
+        length.answer(number, (number + 1) / rate)
+    assert length.end_s == pytest.approx(40 / rate if rate < 10 else SHORTEST_SIEGE_S, rel=0.1)
+    assert length.end_s + length.more_in_full_s() == pytest.approx((2.75 + 1) * 360 / rate, rel=0.1)
+
+
+def test_later_rounds_last_as_long_as_the_previous_one() -> None:
+    length = Length(None, 400, COMPUTES)
+    length.answer(0, 1.0)
+    assert length.more_in_full_s() == 0.0

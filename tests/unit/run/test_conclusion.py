@@ -106,6 +106,13 @@ def test_memory_that_is_unknown_does_not_decide() -> None:
         assert any("because its health checks are the quickest" in remark for remark in answer.remarks)
 
 
+def test_if_there_was_time_for_one_round_only_the_conclusion_says_what_to_do(golden) -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95))
+    result.records[:] = [record for record in result.records if record.round == 1]
+    result.until_certain = True
+    golden(answer_to(result).headline)
+
+
 def with_memory(result: Result, factors: dict[str, float]) -> Result:
     for record in result.records:
         factor = factors.get(record.server, 1.0)

@@ -127,3 +127,19 @@ def test_the_footnote_states_the_number_of_rounds_the_noise_of_one_round_and_the
     matrix = [record_of(name, 1, users=users) for name in ("1_a", "2_b") for users in (1, 25)]
     results = ([*first, *second], [*first, second[0]], [first[0], second[0]], matrix)
     golden(*("\n".join(footnote(summarize(result_of(records)))) for records in results))
+
+
+def test_the_footnote_states_the_cpus_of_servers_and_of_the_load() -> None:
+    records = [bare_record(), record_of("1_a")]
+    for load_cpus, said in ((1, "3 cores for servers, 1 for the load"), (0, "3 cores")):
+        result = result_of(records, usable_cpus=3, load_cpus=load_cpus)
+        assert said in footnote(summarize(result))[-1].split(" · ")
+
+
+def test_the_footnote_states_which_drains_are_unknown() -> None:
+    def is_said(*screening: bool) -> bool:
+        records = [record_of("1_a", number, is_screening=short) for number, short in enumerate(screening, 1)]
+        result = result_of([*(bare_record(number) for number in range(1, len(records) + 1)), *records])
+        return "the drain of a case without a full siege is unknown" in " ".join(footnote(summarize(result)))
+
+    assert [is_said(True), is_said(True, True), is_said(True, False), is_said(False)] == [True, True, False, False]

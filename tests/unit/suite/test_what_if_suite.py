@@ -28,7 +28,7 @@ Planned = Callable[..., Plan]
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Planned:
     """Return a function that plans a run of an application of the current folder."""
     monkeypatch.setattr(suite_from_application, "installed_python", lambda *_: interpreter())
-    monkeypatch.setattr(suite_from_application, "usable_cpus", lambda: 4)
+    monkeypatch.setattr(suite_from_application, "server_cpus", lambda: 4)
     monkeypatch.chdir(tmp_path)
 
     def plan(*strategies: str, framework: str = "fastapi", kind: str = "asgi", function=PLAIN, **options) -> Plan:
