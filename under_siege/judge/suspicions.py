@@ -161,7 +161,7 @@ def _cpu_need(runs_of: dict[Round, list[_Run]], correction: SpeedCorrection) -> 
     groups = []
     for case_round, runs in runs_of.items():
         usual = (correction.usual if case_round.speeds is not None else None) or 1.0
-        power = correction.cpu_coefficient(case_round)
+        power = correction.rounds[case_round].cpu_coefficient
         for group in ([run for run in runs if run.at_s < 0], [run for run in runs if run.at_s >= 0]):
             logs = [math.log(run.cpu_s) + power * math.log(run.speed / usual) for run in group if run.cpu_s > 0]
             groups += [fmean(logs)] if logs else []
