@@ -214,7 +214,9 @@ class SuiteCount:
             compared, reasons = self._pairs(self.runs, bool), Counter(self._pairs(self.runs, str))
             outcome = f"reported as different {sum(map(bool, compared))} of {len(compared)}"
             outcome += "".join(f"; {times} not compared ({reason})" for reason, times in reasons.items())
-            status = WRONG if any(compared) else RIGHT if compared else UNDECIDED
+            status = RIGHT if compared else UNDECIDED
+            if any(compared):
+                status = WRONG
             yield f"{self.suite:16}{'identical servers':34}{'difference in rates':30}{outcome}", status
         for problem in self.problems:
             yield f"{self.suite:16}{problem}", WRONG

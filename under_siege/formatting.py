@@ -61,12 +61,18 @@ def duration(value_s: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 request` or `8 requests`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def with_margin(text: str, value: float, half: float | None) -> str:
     """Append half the width of the interval of a value: ` ± 0.83`, or ` ± > 100 %` if only the magnitude is known."""
     if half is None:
         return text
-    shown = "> 100 %" if half > value else significant(half, 2) if half < 10 else f"{half:,.0f}"
-    return f"{text} ± {shown}"
+    if half > value:
+        return f"{text} ± > 100 %"
+    return f"{text} ± {significant(half, 2) if half < 10 else f'{half:,.0f}'}"
 
 
 def unbroken(text: str) -> str:

@@ -172,7 +172,9 @@ def capacity_of(result: Result, case: Case) -> Capacity:
     per_s, lower_per_s, upper_per_s = _estimate(search, met, missed) if not failure else (None, None, None)
     is_none = lower_per_s is None and bool(steps) and steps[0].per_s <= search.least_per_s
     is_wide = bool(lower_per_s and upper_per_s and upper_per_s > WIDE * lower_per_s)
-    is_undecided = is_wide or (lower_per_s is None and not is_none)
+    verdict = UNDECIDED if is_wide or (lower_per_s is None and not is_none) else OK
+    if failure:
+        verdict = FAILED
     beyond = [step for step in missed if step.per_s >= (lower_per_s or 0.0)]
     first_missed = next(iter(beyond or missed), None)
     nearest_step = None
@@ -187,7 +189,7 @@ def capacity_of(result: Result, case: Case) -> Capacity:
         steps=steps,
         limited=search.limited,
         saturation_per_s=search.saturation_per_s,
-        verdict=FAILED if failure else UNDECIDED if is_undecided else OK,
+        verdict=verdict,
         failure=failure,
         per_s=per_s,
         lower_per_s=lower_per_s,
@@ -240,4 +242,6 @@ def capacities_of(result: Result) -> list[Capacity]:
 def exit_code(result: Result) -> int:
     """Return 1 if any search failed, 3 if none failed but any is undecided, and 0 otherwise."""
     verdicts = {capacity.verdict for capacity in capacities_of(result)}
-    return 1 if FAILED in verdicts else 3 if UNDECIDED in verdicts else 0
+    if FAILED in verdicts:
+        return 1
+    return 3 if UNDECIDED in verdicts else 0

@@ -187,8 +187,14 @@ def _first_missed(capacity: Capacity) -> str:
     return f"{_metric(goal)}: {_goal_value(step, goal)} at {per_s(step.per_s)}" if step and goal else "none"
 
 
+def _sustained(capacity: Capacity) -> str:
+    if capacity.per_s:
+        return per_s(capacity.per_s)
+    return "none" if capacity.is_none else NONE
+
+
 _COLUMNS: dict[str, Callable[[Capacity], str]] = {
-    "sustained": lambda capacity: per_s(capacity.per_s) if capacity.per_s else "none" if capacity.is_none else NONE,
+    "sustained": _sustained,
     "lower": lambda capacity: per_s(capacity.lower_per_s),
     "upper": lambda capacity: per_s(capacity.upper_per_s),
     "of ceiling": lambda capacity: formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
@@ -269,8 +275,8 @@ def _footnotes(result: Result, several: Sequence[NamedCapacity]) -> list[str]:
         "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound",
         "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "
         "wrongly",
-        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {count} "
-        f"step{'s' if count != 1 else ''} · seed {result.seed}",
+        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · "
+        f"{formatting.counted(count, 'step')} · seed {result.seed}",
     ]
 
 

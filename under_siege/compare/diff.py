@@ -270,11 +270,13 @@ class MetricChange:
     @property
     def as_measured(self) -> tuple[float | None, float | None]:
         """Return the metric as measured in each result, without speed adjustment."""
-        base, new = (
-            None if case is None else case.measured_per_s if self.figure == "rate_per_s" else case.shown(self.figure)
-            for case in (self.base, self.new)
-        )
-        return base, new
+
+        def measured(case: Summary | None) -> float | None:
+            if case is None:
+                return None
+            return case.measured_per_s if self.figure == "rate_per_s" else case.shown(self.figure)
+
+        return measured(self.base), measured(self.new)
 
     @property
     def values(self) -> tuple[float | None, float | None]:

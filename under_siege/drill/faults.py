@@ -108,12 +108,16 @@ def _mark_overload(figures: Figures) -> str:
 
 def _mark_left(figures: Figures) -> str:
     left = figures["left"] or 0.0
-    return _dead(figures) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
+    if left < LEFT_DEAD:
+        return _dead(figures)
+    return OK if left >= LEFT_OK else HURT
 
 
 def _mark_jobs(figures: Figures) -> str:
     """Return DEAD if the server completes no new job, HURT if accepted jobs were lost, and OK otherwise."""
-    return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
+    if not figures["takes_new"]:
+        return DEAD
+    return HURT if figures["lost"] else OK
 
 
 def _seconds(value: float | None) -> str:

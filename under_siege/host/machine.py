@@ -71,8 +71,10 @@ def _commit() -> str:
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
     status = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False).stdout
     head = re.match(r"# branch\.oid ([0-9a-f]{12})", status)
+    if head is None:
+        return ""
     is_changed = re.search(r"^[^#]", status, re.MULTILINE)
-    return head[1] + "+" * bool(is_changed) if head else ""
+    return f"{head[1]}+" if is_changed else head[1]
 
 
 @dataclass(frozen=True, slots=True)

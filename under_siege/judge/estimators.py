@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from under_siege import formatting
 from under_siege.record.requests import CORRECT, LATE, OPEN, Requests
 
 Floats = NDArray[np.float64]
@@ -339,7 +340,7 @@ class SteadyRate:
 
 
 def too_short(answers: int, end_s: float, why: str = "") -> SteadyRate:
-    few = f"{answers} response{'s'[: answers != 1]} in {end_s:.1f} s{why}"
+    few = f"{formatting.counted(answers, 'response')} in {end_s:.1f} s{why}"
     return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
 
 

@@ -379,7 +379,9 @@ def _order(case: Case, record: Record) -> tuple[object, ...]:
         return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]
 
     number = record.server.rpartition("/")[2].split("_")[0]
-    place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
+    place = int(number) if number.isdecimal() else 10**9
+    if record.is_ceiling:
+        place = -1
     first = (*case.load, *(pair for pair in case.work if pair not in case.load))
     return sortable(first), place, record.server, sortable(pair for pair in case.values if pair not in first)
 

@@ -337,7 +337,9 @@ def _kind_of_server(case: Case) -> Prior:
 
 
 def _kind(share: float, computes: float, waits: float) -> Prior:
-    return COMPUTES if share >= computes else WAITS if share <= waits else DOES_BOTH
+    if share >= computes:
+        return COMPUTES
+    return WAITS if share <= waits else DOES_BOTH
 
 
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:

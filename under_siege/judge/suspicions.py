@@ -363,9 +363,10 @@ def _of_shared_quota(measured: Round, generator_s: float) -> str | None:
     quota_s = quota * measured.load_s
     if not measured.is_limited_by_its_quota() or generator_s <= GENERATOR * quota_s:
         return None
+    cpus = "CPUs" if quota > 1 else "CPU"
     return (
         f"{measured.record.tool} and the bench used {100 * generator_s / quota_s:.0f} % of the quota of {quota:g} "
-        f"CPU{'s'[: quota > 1]} that they share with the server; run the bench outside the container, with --cpus"
+        f"{cpus} that they share with the server; run the bench outside the container, with --cpus"
     )
 
 

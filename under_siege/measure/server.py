@@ -295,10 +295,15 @@ class Server:
             return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
         if status in (401, 403):
             return f"; use {header} with the header that it requires, such as Authorization"
+        if status not in (404, 405):
+            return ""
+        option = "--path" if self.ping is None else "--ping"
+        if self._application is None:
+            option = "path under [load]"
         routes = self._application.routes if self._application else ()
-        option = "path under [load]" if not self._application else "--path" if self.ping is None else "--ping"
+        method = "another method, or " if status == 405 else ""
         known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
-        return f"; use {'another method, or ' * (status == 405)}{option} with {known}" if status in (404, 405) else ""
+        return f"; use {method}{option} with {known}"
 
     async def _follow_listener(self) -> None:
         """Find the process that listens if it is outside the process tree of the command: an orphan, such as a daemon.

@@ -310,8 +310,9 @@ async def _prepared(
             result.left_out = list(ready.left_out)
             if plan.load.own_network:
                 network.enter_context(own_network(watcher.warn, plan.load.ports))
+            in_background = asyncio.to_thread(meanwhile) if meanwhile else asyncio.sleep(0)
             versions, expectations, _ = await asyncio.gather(
-                package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+                package_versions(ready), expectations_of(ready, needed, watcher), in_background
             )
             result.environment = made_legible(msgspec.structs.replace(result.environment, packages_of=versions))
             _note_rule(ready, expectations, result)

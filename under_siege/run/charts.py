@@ -340,7 +340,7 @@ def _rate_and_longest(run: Round) -> str:
     longest_s = run.pings.longest_s()
     rate = f", {formatting.rate(run.rate.per_s)}/s as measured" if run.rate.per_s else ""
     longest = f"longest ping {formatting.seconds(longest_s)}" if longest_s is not None else "no pings"
-    return f"{run.completed} response{'s'[: run.completed != 1]}{rate}; {longest}"
+    return f"{formatting.counted(run.completed, 'response')}{rate}; {longest}"
 
 
 def _finite(value: float | None) -> float | None:

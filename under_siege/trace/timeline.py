@@ -185,7 +185,7 @@ class Timeline(NamedTuple):
         """Describe the timeline in a sentence, which is used as the alternative text of the chart."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
-        workers = "" if self.is_unreported else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
+        workers = "" if self.is_unreported else f" on {formatting.counted(len(self.lanes), 'worker')}"
         done = f"{len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}"
         unreported = f", but {NOT_REPORTED}" if self.is_unreported else ""
         pings = f"; pings took up to {formatting.seconds(self.longest_ping_s)}" if self.pings else ""
