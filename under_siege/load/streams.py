@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import aiohttp
 
@@ -18,7 +19,7 @@ EVENT_STREAM = "text/event-stream"
 STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by piece
 ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
-BROKEN = "broken_stream"  # code of a failure: the connection was closed in the middle of a stream
+BROKEN: Final = "broken_stream"
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
 DONE = b"[DONE]"  # the last event of the streams of language models, which is not JSON like the others
 _LINE_END = re.compile(rb"\r\n|\n|\r")

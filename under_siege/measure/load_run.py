@@ -39,7 +39,7 @@ from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.duration import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
-from under_siege.record.record import CaseFailedError, Record
+from under_siege.record.record import CaseFailedError, Record, tool_failure
 from under_siege.record.requests import LOAD, OPEN, close_loop
 from under_siege.secrets import masked
 from under_siege.suite.expected_response import Expectation
@@ -173,7 +173,7 @@ class LoadRun:
             if process.ended() is not has_count:
                 limit = f"did not finish within {REQUESTS_LIMIT_S:.0f} s"
                 why = limit if has_count else "exited before the siege was over"
-                raise CaseFailedError(f"{name}_failed", f"{name} {why}")
+                raise CaseFailedError(tool_failure(name), f"{name} {why}")
             record.load_s = time.monotonic() - began_s
             used_s = _cpu_s(process.pid)
             record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
@@ -274,7 +274,7 @@ class LoadRun:
                 await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
             ended_s = time.monotonic()
             if not process.ended():
-                raise CaseFailedError(f"{driver.name}_failed", f"{driver.name} did not finish within {limit_s:.0f} s")
+                raise CaseFailedError(tool_failure(driver.name), f"{driver.name} did not finish within {limit_s:.0f} s")
             await stdout.read_to_end()
             await stderr.read_to_end()
             used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it exists until it is reaped
@@ -296,7 +296,7 @@ class LoadRun:
         if totals is None:
             quoted = last_line(output.stdout, output.stderr)
             why = f"{driver.name} ended with exit code {output.status} and printed no results; {quoted}"
-            raise CaseFailedError(f"{driver.name}_failed", why)
+            raise CaseFailedError(tool_failure(driver.name), why)
         took_s = max(SHORTEST_S, totals.took_s or lasted_s)
         row = {**asdict(totals), "requests": list(totals.requests), "took_s": round(took_s, 6)}
         row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
@@ -329,7 +329,7 @@ async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> Non
     with reading_lines(terminal, lambda line, _: lines.append(line)):
         await until(lambda: bool(lines) or process.ended(), START_LIMIT_S)
     if not lines or process.ended():
-        raise CaseFailedError(f"{name}_failed", f"{name} did not start")
+        raise CaseFailedError(tool_failure(name), f"{name} did not start")
 
 
 def _cpu_s(pid: int) -> float | None:
@@ -345,7 +345,7 @@ def _check_memory(pid: int, most_bytes: float, record: Record) -> None:
             why = f"{record.tool} used {MOST_MEMORY:.0%} of the free memory and was stopped"
             if record.tool == "siege":
                 why += ': siege 4.0 leaks 20 KB with each 503; use tool = "wrk" in a suite, or a longer queue'
-            raise CaseFailedError(f"{record.tool}_memory", why)
+            raise CaseFailedError(tool_failure(record.tool, "memory"), why)
 
 
 def processes_for(users: int, computing_cpus: float | None = None) -> int:

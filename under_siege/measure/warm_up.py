@@ -26,7 +26,7 @@ from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_str
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
-from under_siege.record.record import OTHER_ORDER, CaseFailedError, Record
+from under_siege.record.record import OTHER_ORDER, CaseFailedError, FailureCode, Record, tool_failure
 from under_siege.secrets import masked
 from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 
@@ -154,7 +154,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
         except TimeoutError:
             said = stderr.text() or stdout.text()
             why = f"{tool.driver.name} sent no request; its output: {masked(said)[-200:]!r}"
-            raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
+            raise CaseFailedError(tool_failure(tool.driver.name), why) from None
         finally:
             await process.stop(grace_s=0)
             await asyncio.gather(*filter(None, listeners))
@@ -315,8 +315,9 @@ async def verify(
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
-        code = "wrong_answer" if answer.status == expected.status else "error_answer"
-        code = OTHER_ORDER if expected.is_equal_as_json(answer) else code
+        code: FailureCode = "wrong_answer" if answer.status == expected.status else "error_answer"
+        if expected.is_equal_as_json(answer):
+            code = OTHER_ORDER
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
         raise CaseFailedError(code, f"{method} {path}{like} returned {problem}")
