@@ -38,6 +38,11 @@ def seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
 
 
+def seconds_or(value: float | None, missing: str) -> str:
+    """Format seconds as a time, or return `missing` if they are unknown."""
+    return missing if value is None else seconds(value)
+
+
 def percent(value: float) -> str:
     """Format a percentage, such as `99.98 %`; return `100 %` only for exactly 100."""
     return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"

@@ -15,7 +15,7 @@ from under_siege.judge.case_names import in_brief, in_plain_words, in_words, nam
 from under_siege.judge.goal import Goal
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.notes import cores
-from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View
+from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
 NOTED_BY_OTHERS = 0.1  # the conclusion names other programs if they used more than this share of all CPUs
@@ -317,16 +317,12 @@ def _in_one_sentence(each: NamedCapacity) -> str:
     return "".join([each.at_start, *remarks, "."])
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or value == math.inf else value
-
-
 _FIGURES: dict[str, Callable[[StepMetrics], float | None]] = {
     "offered_per_s": lambda step: step.per_s,
-    "p50_s": lambda step: _finite(step.percentile_s("response", 50)),
-    "p99_s": lambda step: _finite(step.percentile_s("response", 99)),
-    "ping_p50_s": lambda step: _finite(step.percentile_s("ping", 50)),
-    "ping_p99_s": lambda step: _finite(step.percentile_s("ping", 99)),
+    "p50_s": lambda step: finite(step.percentile_s("response", 50)),
+    "p99_s": lambda step: finite(step.percentile_s("response", 99)),
+    "ping_p50_s": lambda step: finite(step.percentile_s("ping", 50)),
+    "ping_p99_s": lambda step: finite(step.percentile_s("ping", 99)),
     "good_per_s": lambda step: step.good_per_s,
     "cpu_s_per_transaction": lambda step: step.cpu_s,
     "memory_bytes": lambda step: step.memory_bytes,
@@ -366,8 +362,8 @@ def _as_data(capacity: Capacity) -> dict[str, Any]:
         "breaks_first": capacity.breaks.text if capacity.breaks else None,
         "ceiling_per_s": capacity.ceiling_per_s,
         "of_ceiling": capacity.of_ceiling,
-        "response_s": {"p99": _finite(nearest.percentile_s("response", 99)) if nearest else None},
-        "ping_s": {"p99": _finite(nearest.percentile_s("ping", 99)) if nearest else None},
+        "response_s": {"p99": finite(nearest.percentile_s("response", 99)) if nearest else None},
+        "ping_s": {"p99": finite(nearest.percentile_s("ping", 99)) if nearest else None},
         "cpu_s_per_transaction": nearest.cpu_s if nearest else None,
         "memory_bytes": nearest.memory_bytes if nearest else None,
         "steps": [

@@ -120,13 +120,13 @@ def _mark_jobs(figures: Figures) -> str:
     return HURT if figures["lost"] else OK
 
 
-def _seconds(value: float | None) -> str:
-    return "never" if value is None else formatting.seconds(value)
+def _time(value_s: float | None) -> str:
+    return formatting.seconds_or(value_s, "never")
 
 
 def _recovery_time(figures: Figures) -> str:
     whole_s = figures["whole_s"]
-    return "at once" if whole_s is not None and whole_s < AT_ONCE_S else _seconds(whole_s)
+    return "at once" if whole_s is not None and whole_s < AT_ONCE_S else _time(whole_s)
 
 
 def _ping(figures: Figures) -> str:
@@ -139,17 +139,17 @@ def _ping(figures: Figures) -> str:
 
 def _exit(figures: Figures) -> str:
     status = figures.get("exit")
-    return "never" if status is None else f"{status:.0f} in {_seconds(figures['exit_s'])}"
+    return "never" if status is None else f"{status:.0f} in {_time(figures['exit_s'])}"
 
 
 def _wasted_cpu_time(figures: Figures) -> str:
     requested_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
-    return f"{_seconds(cpu_s)}{f' ({formatting.share(cpu_s / requested_s)})' if requested_s else ''}"
+    return f"{_time(cpu_s)}{f' ({formatting.share(cpu_s / requested_s)})' if requested_s else ''}"
 
 
 def _continued(figures: Figures) -> str:
     cpu_s = figures["cpu_s"] or 0.0
-    return f"{_seconds(figures['on_s'])} ({_seconds(cpu_s)} CPU)"
+    return f"{_time(figures['on_s'])} ({_time(cpu_s)} CPU)"
 
 
 def _added_memory(figures: Figures) -> str:
@@ -171,7 +171,7 @@ NEVER_ANSWERED: Column = (
     "never answered",
     lambda figures: f"{_count(figures['lost'])} of {_count(figures['accepted'])}",
 )
-LAST_RESULT: Column = ("last result after", lambda figures: _seconds(figures["last_s"]))
+LAST_RESULT: Column = ("last result after", lambda figures: _time(figures["last_s"]))
 
 _ALL = (
     Fault(
@@ -229,7 +229,7 @@ _ALL = (
         "leave",
         f"{injection.LEAVERS} disconnect",
         f"{injection.LEAVERS} clients disconnect before the response",
-        (("wasted CPU time", _wasted_cpu_time), ("next request", lambda figures: _seconds(figures["next_s"]))),
+        (("wasted CPU time", _wasted_cpu_time), ("next request", lambda figures: _time(figures["next_s"]))),
         injection.disconnect_clients,
         _mark_leave,
         needs=(Need.PROCESS,),
@@ -255,7 +255,7 @@ _ALL = (
                     map(_count, (figures["answered"], figures["refused"], _unanswered(figures))),
                 ),
             ),
-            ("all done after", lambda figures: _seconds(figures["done_s"])),
+            ("all done after", lambda figures: _time(figures["done_s"])),
         ),
         injection.overload,
         _mark_overload,

@@ -167,17 +167,16 @@ class Server:
             return await work
         except CaseFailedError as failed:
             may_say = failed.code in ("error_answer", "not_ready", "refused_request")
-            if not may_say or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
+            if not may_say or not await until(lambda: bool(last_error(self._all_stderr())), STDERR_LIMIT_S):
                 raise
-            raise CaseFailedError(failed.code, f"{failed}; the last error on stderr: {self._last_error()}") from None
+            raise CaseFailedError(
+                failed.code, f"{failed}; the last error on stderr: {last_error(self._all_stderr())}"
+            ) from None
 
     def gil_enabled_by(self) -> str:
         """Return the module that enabled the GIL, according to free-threaded Python's warning, or an empty string."""
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
-
-    def _last_error(self) -> str:
-        return last_error(self._all_stderr())
 
     def _all_stderr(self) -> str:
         return self._stderr.all_kept() if self._stderr else ""
@@ -201,7 +200,10 @@ class Server:
         status = process.reap()
         if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
-        error, quoted = self._last_error(), last_line(stderr.text(), self._stdout.text() if self._stdout else "")
+        error, quoted = (
+            last_error(self._all_stderr()),
+            last_line(stderr.text(), self._stdout.text() if self._stdout else ""),
+        )
         if missing := re.search(r"ModuleNotFoundError: No module named '([\w]+)", error or quoted):
             return self._missing(missing[1])
         said = f"; {quoted}"
