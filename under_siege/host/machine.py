@@ -89,7 +89,9 @@ class OtherWork:
     """The CPU time of all processes except this one and its descendants."""
 
     def __init__(self) -> None:
-        self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
+        self._before_s = time.monotonic()
+        self._before = psutil.cpu_times()
+        self._own_before_s = _own_s()
 
     def share_pct(self, watch_s: float) -> float:
         """Return other processes' CPU time in the `watch_s` seconds after `__init__`, as a percentage of all CPUs."""

@@ -72,7 +72,9 @@ class LoadRun:
     """One run of a load tool, whose results go to a record."""
 
     def __init__(self, tool: Tool, spec: LoadSpec, record: Record) -> None:
-        self._tool, self._spec, self._record = tool, spec, record
+        self._tool = tool
+        self._spec = spec
+        self._record = record
         self._running: RunningTool | None = None
         self._own: ClientOutput | None = None  # what the bench's own client reports
 
@@ -158,7 +160,9 @@ class LoadRun:
         return ManagedProcess(command, environment=self._tool.environment(), stdin=stdin, stdout=stdout, may_hide=False)
 
     async def _listen(self, length: Length, tell: Callable[[], None], process: ManagedProcess, terminal: int) -> None:
-        name, record, has_count = self._tool.driver.name, self._record, self._spec.requests is not None
+        name = self._tool.driver.name
+        record = self._record
+        has_count = self._spec.requests is not None
         began_s, most_bytes = record.load_began_s or 0.0, MOST_MEMORY * psutil.virtual_memory().available
         if has_count:
             length.last_until(REQUESTS_LIMIT_S)
@@ -249,7 +253,9 @@ class LoadRun:
 
     async def _drive_in_bursts(self, length: Length) -> None:
         """Run the tool repeatedly until the time is over, and record the totals of each run."""
-        spec, driver, record = self._spec, self._tool.driver, self._record
+        spec = self._spec
+        driver = self._tool.driver
+        record = self._record
         assert record.load_began_s is not None
         count, each_s = (1, spec.time_s) if spec.requests else length.bursts(driver.least_s)
         length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + driver.start_s)
@@ -267,7 +273,9 @@ class LoadRun:
         limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + driver.start_s + OVERRUN_S
         command = await asyncio.to_thread(self._command, spec)  # writing many paths must not delay a ping
         began_s, process = time.monotonic(), self._process(command)
-        stdout, stderr, awake = Tail(process.stdout), Tail(process.stderr), Wakefulness(process.pid)
+        stdout = Tail(process.stdout)
+        stderr = Tail(process.stderr)
+        awake = Wakefulness(process.pid)
         try:
             while not process.ended() and time.monotonic() < began_s + limit_s:
                 awake.sample()
@@ -428,7 +436,9 @@ class _BaselineLines:
     """Record the lines of `under_siege.subprocess_scripts.no_server_baseline`, and ignore the output of the task."""
 
     def __init__(self, record: Record, length: Length, tell: Callable[[], None]) -> None:
-        self._record, self._length, self._tell = record, length, tell
+        self._record = record
+        self._length = length
+        self._tell = tell
         self.began_s = 0.0
 
     def take(self, line: str, _arrived_s: float) -> None:
@@ -438,7 +448,9 @@ class _BaselineLines:
             sent_s, ended_s = self._at_s(checked[1]), self._at_s(checked[2])
             self._record.requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome="correct")
         elif done := _TASK.fullmatch(line):
-            user, at_s, size_bytes = int(done[1]), self._at_s(done[3]), int(done[4])
+            user = int(done[1])
+            at_s = self._at_s(done[3])
+            size_bytes = int(done[4])
             self._record.requests.add(
                 LOAD,
                 user=user,

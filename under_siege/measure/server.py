@@ -79,7 +79,9 @@ class Server:
         target, suite = plan.targets[case.server], plan.suite
         self.group = group  # the cgroup whose limits apply to the server
         self._container = container
-        self.url, self._port, self._python = url, port, plan.python_of(case)
+        self.url = url
+        self._port = port
+        self._python = plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self._application = suite.application
         self.is_application = suite.application is not None
@@ -388,7 +390,9 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
     target = plan.targets[case.server]
     addresses = await services.addresses(target.needs)
     async with contextlib.AsyncExitStack() as stack:
-        port, start, container = None, None, None
+        port = None
+        start = None
+        container = None
         group = stack.enter_context(limited(Limits.of(case)))
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)

@@ -212,7 +212,10 @@ class ResultWriter:
     """Save a result after each change, if there is a file for it. If the disk is full, the run continues."""
 
     def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
-        self._result, self._path, self._watcher, self.is_complete = result, path, watcher, path is not None
+        self._result = result
+        self._path = path
+        self._watcher = watcher
+        self.is_complete = path is not None
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
     def keep(self, kept: Kept) -> None:
