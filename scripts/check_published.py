@@ -67,7 +67,10 @@ SMALL: dict[str, tuple[str, ...]] = {
 
 
 FORMS = {"quick": QUICK, "small": SMALL}
-RIGHT, WRONG, UNDECIDED = 0, 1, 3  # exit codes, with the same meaning as those of bench.py
+# Exit codes, with the same meaning as those of bench.py.
+RIGHT = 0
+WRONG = 1
+UNDECIDED = 3
 
 
 class Findings:
@@ -170,7 +173,10 @@ class SuiteCount:
     """Count the findings of all runs of one suite."""
 
     def __init__(self, suite: str) -> None:
-        self.suite, self.runs, self.took_s, self.problems = suite, list[Findings](), list[float](), list[str]()
+        self.suite = suite
+        self.runs = list[Findings]()
+        self.took_s = list[float]()
+        self.problems = list[str]()
 
     def run(self, number: int, form: str, folder: Path) -> None:
         """Run the suite; run it again if it has identical servers, but no pair of them could be compared."""

@@ -131,7 +131,9 @@ def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
     Beyond the lowest and the highest rate, the metric is assumed to be proportional to the rate.
     """
     order = np.argsort(logs)
-    logs, excesses, weights = logs[order], excesses[order], weights[order]
+    logs = logs[order]
+    excesses = excesses[order]
+    weights = weights[order]
     fit = isotonic_regression(excesses, weights=weights)
     starts = fit.blocks[:-1]
     rates = np.add.reduceat(logs * weights, starts) / np.add.reduceat(weights, starts)

@@ -47,7 +47,9 @@ NOTHING_PER_S = 1e-3  # recorded as the saturation rate of a server that answere
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
 # The default of streams; the gap is at least TIMES_GAP times the mean gap of the idle server.
-FIRST_EVENT_GOAL, GAP_S, TIMES_GAP = "first event p99 < 1s", 0.2, 3.0
+FIRST_EVENT_GOAL = "first event p99 < 1s"
+GAP_S = 0.2
+TIMES_GAP = 3.0
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling", "streams_per_s", "streams_at_once")
 
 

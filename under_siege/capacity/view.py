@@ -72,7 +72,9 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     axes = [name for name in varying(cases) if name in ("task", "path")]
     several = []
     for capacity in capacities:
-        server, title, suffix = capacity.case.server, capacity.title, in_words(capacity.case, axes)
+        server = capacity.case.server
+        title = capacity.title
+        suffix = in_words(capacity.case, axes)
         name = name_of(capacity.case, cases) + (f" ({suffix})" if suffix else "")
         plain_name = in_plain_words(server, title) + name.removeprefix(server)
         several.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))

@@ -108,7 +108,9 @@ class Changes:
             in_one_run: whether the rounds were interleaved, so that their speeds need no further adjustment.
             has_common_speed: whether all rounds measured the speed on the same scale.
         """
-        self._correction, self._in_one_run, self.has_common_speed = correction, in_one_run, has_common_speed
+        self._correction = correction
+        self._in_one_run = in_one_run
+        self.has_common_speed = has_common_speed
         by_metric = estimates_for_changes(cases, correction)
         self._estimates = {  # by the first round of each case
             case[0]: {name: estimates[index] for name, estimates in by_metric.items()}

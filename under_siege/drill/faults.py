@@ -82,7 +82,9 @@ def _mark_stop_long(figures: Figures) -> str:
 
 
 def _mark_leave(figures: Figures) -> str:
-    next_s, task_s, requested_s = figures["next_s"], figures["task_s"] or 0.0, figures["asked_cpu_s"] or 0.0
+    next_s = figures["next_s"]
+    task_s = figures["task_s"] or 0.0
+    requested_s = figures["asked_cpu_s"] or 0.0
     if next_s is None:
         return DEAD
     are_cancelled = (figures["cpu_s"] or 0.0) <= MOST_WASTED_CPU * requested_s

@@ -118,7 +118,9 @@ def _cpu_s(process: psutil.Process) -> float:
 async def stop(context: FaultContext) -> None:
     """Send one request per user, then SIGTERM shortly after the first task has started."""
     context.set_task_cpu(STOP_CPU_S)
-    server, seen, before = context.server, context.incident.seen, context.tasks.started()
+    server = context.server
+    seen = context.incident.seen
+    before = context.tasks.started()
     async with context.sending_at_once(USERS, 3 * GRACE_S) as outcomes_of_all:
         if context.has_builtin_tasks:
             await _must_begin(lambda: context.tasks.started() > before, "no task has started")
@@ -226,7 +228,9 @@ async def leave_streams(context: FaultContext) -> None:
 
 async def _last_busy_s(context: FaultContext, cpus: float = IDLE_CPUS) -> float | None:
     """Wait until the server is idle; return when it was last busy, or None if it is busy for CPU_LIMIT_S."""
-    deadline_s, last_busy_s, idle_checks = time.monotonic() + CPU_LIMIT_S, context.now_s(), 0
+    deadline_s = time.monotonic() + CPU_LIMIT_S
+    last_busy_s = context.now_s()
+    idle_checks = 0
     while time.monotonic() < deadline_s:
         idle_checks = idle_checks + 1 if await context.is_idle(cpus) else 0
         if idle_checks == IDLE_CHECKS:

@@ -64,8 +64,12 @@ class Users:
         timeout_s: float,
         fresh: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._session, self._fresh, self._url = session, fresh or session, url
-        self.expected, self.timeout_s, self._turns = expected, timeout_s, itertools.count()
+        self._session = session
+        self._fresh = fresh or session
+        self._url = url
+        self.expected = expected
+        self.timeout_s = timeout_s
+        self._turns = itertools.count()
 
     async def send(
         self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None

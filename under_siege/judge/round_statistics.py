@@ -145,7 +145,9 @@ class Round:
         if self.streams:
             edges_s = clock(np.array([self.rate.from_s, self.load_s]))
             return float(self.rate.per_s * (self.load_s - self.rate.from_s) / (edges_s[1] - edges_s[0]))
-        spans, checks, end = on_clock(self.cycles, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
+        spans = on_clock(self.cycles, clock)
+        checks = on_clock(self.checks, clock)
+        end = clock(np.array([self.load_s]))
         rows = replace(
             self.rows, sent_s=clock(self.rows.sent_s), ended_s=clock(self.rows.ended_s), due_s=clock(self.rows.due_s)
         )

@@ -52,7 +52,9 @@ class Prior(NamedTuple):
     deviation: float
 
 
-COMPUTES, WAITS, DOES_BOTH = Prior(0.9, 0.15), Prior(0.0, 0.05), Prior(0.5, 0.3)
+COMPUTES = Prior(0.9, 0.15)
+WAITS = Prior(0.0, 0.05)
+DOES_BOTH = Prior(0.5, 0.3)
 NOT_CORRECTED = Slope(0.0, 0.0)
 
 

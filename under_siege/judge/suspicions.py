@@ -219,7 +219,9 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     """
     if measured.record.is_paced:
         return _more_requests_than_users(measured)
-    spans, tool, rows = measured.spans, measured.record.tool, measured.rows[~measured.rows.is_open]
+    spans = measured.spans
+    tool = measured.record.tool
+    rows = measured.rows[~measured.rows.is_open]
     took_s = rows.ended_s - rows.sent_s
     there_s = float(spans.ended_s[spans.last].sum())
     if measured.streams:  # their users don't start together

@@ -34,7 +34,10 @@ class EventParser:
     """
 
     def __init__(self, kind: str) -> None:
-        self._kind, self._rest, self._is_after_cr, self._is_first = kind, b"", False, True
+        self._kind = kind
+        self._rest = b""
+        self._is_after_cr = False
+        self._is_first = True
         self._data: list[bytes] = []
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -76,9 +79,14 @@ class EventCheck:
             right: the expected events; those beyond its end are only counted.
             count: the expected number of events; None: any number above 0.
         """
-        self._rule, self._right, self._count, self._kind = rule, right, count, kind
+        self._rule = rule
+        self._right = right
+        self._count = count
+        self._kind = kind
         self._whole = b"".join(right) if kind == CHUNKS else b""
-        self._problem, self.seen, self.size_bytes = "", 0, 0
+        self._problem = ""
+        self.seen = 0
+        self.size_bytes = 0
 
     def take(self, event: bytes) -> None:
         number, begin = self.seen, self.size_bytes
