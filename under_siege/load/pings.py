@@ -19,7 +19,7 @@ import psutil
 
 from under_siege.load.http_client import fetch
 from under_siege.load.request import Backlog, Ping, as_json, values_at
-from under_siege.record.record import OTHER_ORDER, CaseFailedError, Drain, Record
+from under_siege.record.record import CaseFailedError, Drain, Record
 from under_siege.record.requests import CORRECT, LATE, LOST, OPEN, WRONG, Outcome, Requests, Sender
 
 # In the middle of a pause between frequent pings, a single one is sent, as health checks of load balancers are.
@@ -190,7 +190,7 @@ class AnswerCheck:
             await self._verify(in_a_row)
             outcome, problem = "correct", ""
         except CaseFailedError as failed:
-            outcome, problem = "wrong" if failed.code in ("wrong_answer", OTHER_ORDER) else "lost", str(failed)
+            outcome, problem = "wrong" if failed.code == "wrong_answer" else "lost", str(failed)
         finally:
             ended_s = time.monotonic() - self._began_s
             self._requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome=outcome, problem=problem)

@@ -31,7 +31,7 @@ class BodyRule:
 
     def problem(self, body: bytes, right: bytes) -> str:
         """Describe how the body differs from the expected body; return an empty string if the body is correct."""
-        if self.mode == ANY or (self.mode == SAME and body == right):
+        if self.mode == ANY or (self.mode in (SAME, JSON) and body == right):
             return ""
         if self.mode == SAME:
             return "different bytes"

@@ -37,7 +37,7 @@ from under_siege.load.pings import (
     watch_drain,
     watch_new_processes,
 )
-from under_siege.load.request import PING_INTERVAL_S, SAME, Load
+from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.duration import Length, pinged_s
 from under_siege.measure.load_run import LoadRun, compute_bare
@@ -52,9 +52,9 @@ from under_siege.measure.warm_up import (
     warm_up,
 )
 from under_siege.record.case import Case
-from under_siege.record.record import OTHER_ORDER, Bursts, CaseFailedError, Failure, Record, SentRequest
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
-from under_siege.suite.expected_response import Expectation, Expectations, Files, compare_as_json
+from under_siege.suite.expected_response import Expectation, Expectations, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
@@ -296,9 +296,8 @@ async def run(
         for case_round, cases in enumerate(plan.in_order(), 1):
             chosen = choose(cases, took_s)
             after_siege = after_last_siege if case_round == plan.rounds else ()
-            waiting = list(chosen)
-            while waiting:
-                case, began_s = waiting[0], time.monotonic()
+            for case in chosen:
+                began_s = time.monotonic()
                 expected = plan.expected_of(case, expectations)
                 is_screening, least_s = screens and case_round == 1, pinged_s(plan.suite.ping)
                 length = Length(plan.load.time_s, case.users, expected, least_s, is_screening=is_screening)
@@ -310,23 +309,11 @@ async def run(
                 needs = (plan, case, tool, replays, expected, length, services, record, watcher, after_siege)
                 async with beside_the_machine(record, probe, baselines.get(case.work)):
                     await CaseRun(*needs, is_screening=is_screening).measure()
-                if _differs_only_in_order(plan, record) and expected.rule.mode == SAME:
-                    compare_as_json(expectations)
-                    watcher.warn(
-                        f"{record.server} returned equal JSON with other bytes, so JSON is compared from now on"
-                    )
-                    continue
-                waiting.pop(0)
                 save(record)
                 took_s[case] = time.monotonic() - began_s
                 watcher.case_ends()
             if not chosen:
                 return
-
-
-def _differs_only_in_order(plan: Plan, record: Record) -> bool:
-    """Return whether a case of an application failed because a process returned equal JSON with other bytes."""
-    return plan.suite.finds_rule and record.failure is not None and record.failure.code == OTHER_ORDER
 
 
 async def _lone_task_timers(

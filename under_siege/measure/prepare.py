@@ -25,7 +25,16 @@ from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import SkippedServer
-from under_siege.suite.expected_response import Expectation, Expectations, Files, Mix, Work, counters_in, try_task
+from under_siege.suite.expected_response import (
+    Expectation,
+    Expectations,
+    Files,
+    KeyOrder,
+    Mix,
+    Work,
+    counters_in,
+    try_task,
+)
 from under_siege.suite.strategies import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
@@ -272,10 +281,10 @@ def _expectation(
         )
     rule = _strictest_rule([answer.body for answer in answers]) if plan.suite.finds_rule else wanted.rule
     # A number of seconds grows by one, too, if responses take a second.
-    counters = (
-        counters_in([answer.body for answer in answers[:REFERENCE_REQUESTS]]) if took_s < SLOWEST_COUNTED_S else ()
-    )
-    expectation = Expectation(first, took_s, 0.0, wanted.status, rule, counters=counters)
+    in_a_row = [answer.body for answer in answers[:REFERENCE_REQUESTS]]
+    counters = counters_in(in_a_row) if took_s < SLOWEST_COUNTED_S else ()
+    order = KeyOrder() if plan.suite.finds_rule else None
+    expectation = Expectation(first, took_s, 0.0, wanted.status, rule, counters=counters, key_order=order)
     odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
     if odd is not None and odd is not answers[0]:
         different = f"{odd.described()} after {answers[0].described()}"

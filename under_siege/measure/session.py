@@ -295,8 +295,8 @@ def _choices(suite: Suite) -> list[str]:
 def _note_rule(plan: Plan, expectations: Expectations, result: Result) -> None:
     """Note how bodies are compared, if this depends on the responses."""
     if plan.suite.finds_rule and result.suite:
-        rule = next(iter(expectations.values())).rule
-        result.suite = made_legible(msgspec.structs.replace(result.suite, checked=rule.checked()))
+        checked = next(filter(None, (each.rule.checked() for each in expectations.values())), "")
+        result.suite = made_legible(msgspec.structs.replace(result.suite, checked=checked))
 
 
 @contextlib.asynccontextmanager

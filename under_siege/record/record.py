@@ -84,7 +84,6 @@ FailureCode = Literal[
     "not_ready",
     "not_stopped",
     "open_files",
-    "other_order",  # equal JSON, but other bytes, such as another order of keys
     "out_of_memory",  # beyond the memory limit
     "own_state",
     "port_kept",
@@ -102,7 +101,6 @@ FailureCode = Literal[
     "wrk_memory",
     "wrong_answer",
 ]
-OTHER_ORDER: Final = "other_order"
 OUT_OF_MEMORY: Final = "out_of_memory"
 
 

@@ -27,7 +27,7 @@ from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.run.rate_comparison import BETTER, SAME, WORSE, RateComparison
 from under_siege.show.view import Paragraph
-from under_siege.suite.what_if import PREFIX, PROCESSES, WRAPPER, is_what_if
+from under_siege.suite.what_if import AS_IS, PREFIX, PROCESSES, WRAPPER, is_what_if
 
 RECIPES = "docs/questions/02-process-pool.md"
 THREAD_RECIPES = "docs/questions/01-def-or-async-def.md"
@@ -57,7 +57,7 @@ def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
     if route is None or len(found) != 1:
         return list(found)
     answer, conclusion = found[0], RouteConclusion(comparison, route)
-    chosen = next((each for each in comparison.cases if each.case == answer.case), None)
+    chosen = _case_of(answer, comparison)
     remarks = [*conclusion.at_rate(chosen), *conclusion.remarks(chosen), *answer.remarks]
     headline, facts = answer.headline, answer.facts
     if chosen is not None and is_what_if(chosen.server):
@@ -65,11 +65,11 @@ def with_route(comparison: Comparison, found: Sequence[Answer]) -> list[Answer]:
     return [replace(answer, headline=conclusion.with_rate(headline, chosen), facts=facts, remarks=remarks)]
 
 
-def route_as_data(comparison: Comparison) -> dict[str, Any]:
-    """Return the route, how to move it, and what was measured at the rate of practice, for JSON."""
+def route_as_data(comparison: Comparison, found: Sequence[Answer]) -> dict[str, Any]:
+    """Return the route, how to move it, and what was measured and decided at the rate of practice, for JSON."""
     if (route := route_of(comparison)) is None:
         return {}
-    at_rate = [
+    cases = [
         {
             "server": each.case.server,
             **each.case.parameters,
@@ -79,7 +79,21 @@ def route_as_data(comparison: Comparison) -> dict[str, Any]:
         }
         for each in paced(comparison.result)
     ]
-    return {**msgspec.structs.asdict(route), "at_rate": at_rate}
+    chosen = _case_of(found[0], comparison) if len(found) == 1 else None
+    compared = RouteConclusion(comparison, route).compared_at_rate(chosen) if len(found) == 1 else None
+    decision = None if compared is None else {"outcome": compared.outcome, "use": _strategy_at_rate(compared)}
+    return {**msgspec.structs.asdict(route), "at_rate": {"cases": cases, "decision": decision}}
+
+
+def _strategy_at_rate(compared: RateComparison) -> str | None:
+    """Return the value of --strategy to use at the rate of practice, or None if it is undecided, or up to the user."""
+    moved = compared.moved.case.server.removeprefix(PREFIX)
+    return {BETTER: moved, WORSE: AS_IS, SAME: AS_IS}.get(compared.outcome)
+
+
+def _case_of(answer: Answer, comparison: Comparison) -> Summary | None:
+    """Return the recommended case, if any."""
+    return next((each for each in comparison.cases if each.case == answer.case), None)
 
 
 def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:
@@ -107,7 +121,7 @@ def how_to(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragrap
 
 def _recommended(comparison: Comparison, route: MovedRoute, answer: Answer) -> list[str]:
     """Return the servers that an answer recommends, under full load or at the rate of practice."""
-    chosen = next((each for each in comparison.cases if each.case == answer.case), None)
+    chosen = _case_of(answer, comparison)
     at_rate = RouteConclusion(comparison, route).compared_at_rate(chosen)
     better = [at_rate.moved.case.server] if at_rate is not None and at_rate.outcome == BETTER else []
     return [*([chosen.server] if chosen else []), *better]

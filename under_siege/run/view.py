@@ -52,7 +52,7 @@ def view(comparison: Comparison) -> View:
         notes=[*_flags(comparison), *_notes(comparison)],
         footnotes=footnote(comparison),
         figures=list(figures(comparison)),
-        data=_data(comparison, required),
+        data=_data(comparison, required, found),
         csv=_csv(comparison),
         facts=list(_facts(comparison)),
         limits=LIMITS,
@@ -177,13 +177,13 @@ def _notes(comparison: Comparison) -> Iterator[Note]:
         yield Note("note", names, text, title=", ".join(plain.get(name, name) for name in names.split(", ")))
 
 
-def _data(comparison: Comparison, required: Sequence[Judged]) -> dict[str, Any]:
+def _data(comparison: Comparison, required: Sequence[Judged], found: Sequence[Answer]) -> dict[str, Any]:
     """Return the data for JSON. The keys must not change, because users rely on them."""
     result = comparison.result
     data = {**identity(result), "cases": comparison.cases}
     if sweeps := sweeps_as_data(comparison):
         data["sweeps"] = sweeps
-    if route := route_as_data(comparison):
+    if route := route_as_data(comparison, found):
         data["route"] = route
     if result.requirements:
         data["requirements"] = required_as_data(required)

@@ -60,6 +60,15 @@ class Mix:
         self.turns = itertools.cycle(range(len(requests)))  # checks send every request equally often
 
 
+class KeyOrder:
+    """Whether a process of an application returned the expected JSON with other bytes, such as another order of keys.
+
+    Then bodies are compared as JSON from that response on, because such bodies are equal.
+    """
+
+    differs = False
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """The expected response, and how long the task takes without a server."""
@@ -68,7 +77,7 @@ class Expectation:
     task_s: float
     cpu_s: float
     status: int = 200
-    rule: BodyRule = BYTES
+    strictest: BodyRule = BYTES  # the rule, unless the order of keys differs
     request: Request = GET
     headers: tuple[tuple[str, str], ...] = ()
     files: Files | None = None  # files whose names complete the URL
@@ -80,6 +89,13 @@ class Expectation:
     event_count: int | None = None  # their number, or None if any number is correct
     counters: tuple[int, ...] = ()  # which numbers in the body grow with each request, counted from 0
     cycle_s: float = 0.0  # seconds of a user's cycle of requests besides the response, such as its pause
+    key_order: KeyOrder | None = None  # None if a suite says how bodies are compared
+
+    @property
+    def rule(self) -> BodyRule:
+        """Return how bodies are compared now."""
+        is_free = self.strictest.mode == SAME and self.key_order is not None and self.key_order.differs
+        return BodyRule(JSON) if is_free else self.strictest
 
     @property
     def size_bytes(self) -> int:
@@ -89,10 +105,9 @@ class Expectation:
 
     @property
     def right(self) -> RightAnswer:
-        """Return what a client needs to verify responses itself."""
-        return RightAnswer(
-            self.status, self.rule, self.answer, self.headers, self.stream, self.events, self.event_count
-        )
+        """Return what a client needs to verify responses itself; during a load, the order of keys may change."""
+        rule = self.rule if self.key_order is None or self.rule.mode != SAME or self.stream else BodyRule(JSON)
+        return RightAnswer(self.status, rule, self.answer, self.headers, self.stream, self.events, self.event_count)
 
     def each(self, url: str) -> "list[tuple[str, Expectation]]":
         """Return the URL and the expected response of each request of the mix, or of the only request."""
@@ -116,7 +131,12 @@ class Expectation:
         return self.files.path(url, name), replace(self, answer=contents, files=None)
 
     def problem(self, answer: HttpResponse) -> str:
-        """Return how a response differs from the expected response, or an empty string if the response is correct."""
+        """Return how a response differs from the expected response, or an empty string if the response is correct.
+
+        If only the order of keys differs, compare JSON from now on, unless a suite says how to compare.
+        """
+        if self.key_order is not None and self.is_equal_as_json(answer):
+            self.key_order.differs = True
         if answer.status != self.status:
             return f"{answer.described()} instead of {self.described()}"
         if isinstance(answer, StreamResponse):
@@ -153,7 +173,7 @@ class Expectation:
 
     def fits(self, status: int, body: bytes) -> bool:
         """Return whether the status and the body are correct."""
-        return status == self.status and not self.rule.problem(body, self.answer)
+        return status == self.status and not self.right.rule.problem(body, self.answer)
 
     def described(self) -> str:
         """Describe the expected response for a message."""
@@ -191,13 +211,6 @@ def _numbers(body: bytes) -> list[int]:
 
 
 Expectations = dict[Work, Expectation]  # by `Case.work`
-
-
-def compare_as_json(expectations: Expectations) -> None:
-    """Accept bodies that equal the expected ones as JSON, where every byte was compared."""
-    for work, expected in list(expectations.items()):
-        if expected.rule.mode == SAME:
-            expectations[work] = replace(expected, rule=BodyRule(JSON))
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:

@@ -33,15 +33,18 @@ _END = """\
 def {end}():  # a process of the pool ends with its server, even if a signal ends the server
     threading.Thread(target=lambda: (multiprocessing.parent_process().join(), os._exit(0)), daemon=True).start()
 """
-_POOL = """\
-{pool} = concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer={start})
-"""
-# Servers that import the application before they fork must not share the queues of a pool.
-_LAZY_POOL = """\
+# Servers that import the application before they fork must not share the queues of a pool, so its first use creates it.
+_CREATED = (
+    'concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer={start})'
+)
+_POOL = f"""\
 @functools.cache
-def {pool}():
-    return concurrent.futures.ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer={start})
+def {{pool}}():
+    return {_CREATED}
 """
+_SHORT_POOL = f"""\
+{{pool}} = functools.cache(lambda: {_CREATED})
+"""  # where the change needs more lines elsewhere
 # To import the views of Django, each process must set it up first, so it can't get one of their functions before.
 _START = """\
 {start} = f"import django; django.setup(); import {{__name__}} as views; views.{end}()"
@@ -163,6 +166,8 @@ def _obstacles(
     name = function.name
     if isinstance(node, ast.AsyncFunctionDef):
         yield f"`{name}` is a coroutine function, which can't be pickled: move the lines that compute"
+    if framework == "litestar" and not any(isinstance(each, ast.Call) for each in node.decorator_list):
+        yield f"the decorator of `{name}` has no arguments"
     if framework not in _FRAMEWORKS:
         yield f"there is no recipe for {framework or 'this framework'}"
     if function.is_method or node.col_offset or "<locals>" in name:
@@ -272,6 +277,8 @@ def _changed_globals(node: ast.AST, tree: ast.Module) -> Iterator[str]:
 def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Module) -> list[str]:
     """Return the lines of the file, in which a new function has the body of this one, which waits for its result."""
     lines = source.split("\n")
+    if framework == "litestar":  # which runs a plain def on the event loop, unless its decorator says otherwise
+        lines = _with_sync_to_thread(lines, node)
     taken = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} | {
         each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
@@ -283,7 +290,7 @@ def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Modul
     used = {each.id for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.Name)}
     names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if each.arg in used]
     arguments, header = ", ".join([compute, *names]), f"def {compute}({', '.join(names)}):"
-    begin, modules = _first_line(node) - 1, ["concurrent.futures", "multiprocessing", "os", "threading"]
+    begin, modules = _first_line(node) - 1, ["concurrent.futures", "functools", "multiprocessing", "os", "threading"]
     above, definition = lines[begin : node.lineno - 1], lines[node.lineno - 1 : first.lineno - 1]
     rest = lines[first.lineno - 1 :]
     indent = lines[first.lineno - 1][: first.col_offset]
@@ -292,24 +299,53 @@ def _changed(node: ast.FunctionDef, framework: str, source: str, tree: ast.Modul
         definition = [line[: first.col_offset].decode().rstrip()]
         header, rest = f"{header} {line[first.col_offset :].decode()}", lines[node.lineno :]
     parts = [_END.format(end=end)]
-    if framework == "litestar":  # which would run a plain def on the event loop
-        modules.append("asyncio")
-        definition[0] = f"async {definition[0]}"
-        call = f"return await asyncio.get_running_loop().run_in_executor({pool}, {arguments})"
-        parts.append(_POOL.format(pool=pool, start=end))
-    elif framework == "django":
-        call = f"return {pool}.submit({arguments}).result()"
-        parts.append(_START.format(start=start, end=end) + _POOL.format(pool=pool, start=f"exec, initargs=({start},)"))
+    if framework == "django":
+        parts.append(
+            _START.format(start=start, end=end) + _SHORT_POOL.format(pool=pool, start=f"exec, initargs=({start},)")
+        )
     else:
-        modules.append("functools")
-        call = f"return {pool}().submit({arguments}).result()"
-        parts.append(_LAZY_POOL.format(pool=pool, start=end))
+        parts.append((_SHORT_POOL if framework == "litestar" else _POOL).format(pool=pool, start=end))
     begin = begin - _comments_above(lines[:begin])
     before, comments = lines[:begin], lines[begin : _first_line(node) - 1]
     empty = len(before) - len("\n".join(before).rstrip("\n").split("\n")) if "".join(before) else 2
     added = [*[""] * max(0, 2 - empty), *"\n\n".join(parts).split("\n"), ""]
-    body = [*comments, *above, *definition, indent + call, "", "", header, *rest]
+    body = [
+        *comments,
+        *above,
+        *definition,
+        f"{indent}return {pool}().submit({arguments}).result()",
+        "",
+        "",
+        header,
+        *rest,
+    ]
     return [*_with_imports(before, modules, tree), *added, *body]
+
+
+def _route_call(node: ast.FunctionDef) -> ast.Call | None:
+    """Return the decorator that registers the function, with its arguments, or None if no decorator has any."""
+    return next((each for each in node.decorator_list if isinstance(each, ast.Call)), None)
+
+
+def _with_sync_to_thread(lines: list[str], node: ast.FunctionDef) -> list[str]:
+    """Return the lines, in which the decorator of the function has the argument `sync_to_thread=True`."""
+    call = _route_call(node)
+    assert call is not None
+    value = next((each.value for each in call.keywords if each.arg == "sync_to_thread"), None)
+    last = max([*call.args, *(each.value for each in call.keywords)], key=_end, default=None)
+    if value is not None:
+        number, begin, end, text = value.lineno, value.col_offset, _end(value)[1], "True"
+    elif last is not None:
+        number, begin, end, text = *_end(last), _end(last)[1], ", sync_to_thread=True"
+    else:
+        number, begin, end, text = _end(call)[0], _end(call)[1] - 1, _end(call)[1] - 1, "sync_to_thread=True"
+    line = lines[number - 1].encode()
+    return [*lines[: number - 1], f"{line[:begin].decode()}{text}{line[end:].decode()}", *lines[number:]]
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    """Return the last line of an expression and the offset of its end in bytes."""
+    return node.end_lineno or 0, node.end_col_offset or 0
 
 
 def _comments_above(lines: Sequence[str]) -> int:

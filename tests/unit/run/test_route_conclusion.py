@@ -202,6 +202,7 @@ def test_the_wrapper_is_named_below_the_table() -> None:
 
 MOVES: list[Row] = [*AS_IS, (POOL, 2, 1.0, 0.010)]
 STAYS: list[Row] = [("uvicorn", 1, 1.0, 0.010), ("uvicorn", 2, 1.0, 0.010), (POOL, 2, 1.0, 0.010)]
+STAY = "leave it as it is"
 USE_POOL = "use a process pool for /report (uvicorn, 2 processes beside it)"
 
 
@@ -213,8 +214,9 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
     )
     data = json.loads(formatted(of(rows, paced), "json"))["route"]
     assert (data["file"], data["line"], data["diff"]) == ("shop/main.py", 14, DIFF)
-    assert [(each["server"], each["arrivals_per_s"]) for each in data["at_rate"]] == [("uvicorn", 10.0), (POOL, 10.0)]
-    assert [each["ping_p99_s"] for each in data["at_rate"]] == pytest.approx([0.24, 0.009])
+    cases = data["at_rate"]["cases"]
+    assert [(each["server"], each["arrivals_per_s"]) for each in cases] == [("uvicorn", 10.0), (POOL, 10.0)]
+    assert [each["ping_p99_s"] for each in cases] == pytest.approx([0.24, 0.009])
     without_pings = [at("uvicorn", 1, 10.0, 0.31, 0.24), at(POOL, 2, 10.0, 0.07, 0.009)]
     for step in without_pings:
         step.record.requests = step.record.requests.only(LOAD)
@@ -223,19 +225,22 @@ def test_the_conclusion_also_says_what_happens_at_the_rate_of_practice() -> None
 
 
 @pytest.mark.parametrize(
-    ("response_s", "ping_s", "decision", "if_pool", "if_as_is"),
+    ("response_s", "ping_s", "decision", "strategy", "if_pool", "if_as_is"),
     [
-        pytest.param((0.31, 0.07), (0.24, 0.009), "use the pool: ", "", USE_POOL, id="better"),
-        pytest.param((0.31, 0.32), (0.24, 0.009), "use the pool: ", "", USE_POOL, id="better for health checks"),
-        pytest.param(
-            (0.43, 1.17), (0.41, 0.33), "leave it as it is: responses are ", "leave it as it is", "", id="worse"
-        ),
-        pytest.param((0.08, 0.07), (0.03, 0.009), "it doesn't matter: ", "leave it as it is", "", id="the same"),
-        pytest.param((0.31, 0.61), (0.24, 0.009), "choose by which matters more", "", "", id="mixed"),
+        pytest.param((0.31, 0.07), (0.24, 0.009), "use the pool: ", "processes", "", USE_POOL, id="better"),
+        pytest.param((0.31, 0.32), (0.24, 0.009), "use the pool: ", "processes", "", USE_POOL, id="better for pings"),
+        pytest.param((0.43, 1.17), (0.41, 0.33), f"{STAY}: responses are ", "as-is", STAY, "", id="worse"),
+        pytest.param((0.08, 0.07), (0.03, 0.009), "it doesn't matter: ", "as-is", STAY, "", id="the same"),
+        pytest.param((0.31, 0.61), (0.24, 0.009), "choose by which matters more", None, "", "", id="mixed"),
     ],
 )
-def test_the_headline_agrees_with_the_decision_at_the_rate_of_practice(
-    response_s: tuple[float, float], ping_s: tuple[float, float], decision: str, if_pool: str, if_as_is: str
+def test_headline_and_data_agree_with_the_decision_at_the_rate_of_practice(
+    response_s: tuple[float, float],
+    ping_s: tuple[float, float],
+    decision: str,
+    strategy: str | None,
+    if_pool: str,
+    if_as_is: str,
 ) -> None:
     paced = [at("uvicorn", 2, 3.0, response_s[0], ping_s[0]), at(POOL, 2, 3.0, response_s[1], ping_s[1])]
     for rows, under_load, otherwise in ((MOVES, USE_POOL, if_pool), (STAYS, "use uvicorn with 2 workers", if_as_is)):
@@ -244,6 +249,8 @@ def test_the_headline_agrees_with_the_decision_at_the_rate_of_practice(
         assert any(remark.startswith("At 3/s") and decision in remark for remark in main.remarks)
         expected = f"Under full load, {under_load}; at 3/s, {otherwise}." if otherwise else f"{under_load}."
         assert main.text == capitalized(expected)
+        data = json.loads(formatted(of(rows, paced), "json"))["route"]["at_rate"]
+        assert data["decision"]["use"] == strategy
         assert any(paragraph.code for paragraph in rest) == ("a process pool" in main.text)
 
 
@@ -272,5 +279,5 @@ def test_a_moved_route_whose_requests_fail_at_the_rate_of_practice_is_worse() ->
         if sender == LOAD:
             failing.record.requests.outcome[number] = LOST
     main = shown(of(MOVES, [at("uvicorn", 1, 3.0, 0.08, 0.009), failing])).headline[0]
-    assert main.text.endswith("; at 3/s, leave it as it is.")
+    assert main.text.endswith(f"; at 3/s, {STAY}.")
     assert any("responses are significantly longer in the pool" in remark for remark in main.remarks)

@@ -1,12 +1,13 @@
 """Expected responses: how they are compared, and how a wrong response is described."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import ANY, JSON, SAME, BodyRule
-from under_siege.suite.expected_response import Expectation, Files
+from under_siege.suite.expected_response import Expectation, Files, KeyOrder
 
 RIGHT = b'{"a": 1,    "b": [2, 3]}'
 COMPACT = b'{"a":1,"b":[2,3]}'
@@ -27,6 +28,20 @@ def test_the_error_states_that_a_response_is_equal_as_json_but_not_byte_for_byte
     assert "equal as JSON" in expected.problem(HttpResponse(200, COMPACT, {}))
     assert "JSON" not in expected.problem(HttpResponse(200, b'{"a":1,"b":[2,4]}', {}))
     assert "JSON" not in expected.problem(HttpResponse(500, COMPACT, {}))
+
+
+def test_another_order_of_keys_is_correct_if_no_suite_says_how_to_compare() -> None:
+    right, other, wrong = b'{"a": 1, "b": 2}', b'{"b": 2, "a": 1}', b'{"b": 2, "a": 3}'
+    expected = Expectation(right, 0.1, 0.0, key_order=KeyOrder())
+    in_another_case = replace(expected, headers=(("X-Served-By", "whitenoise"),))
+    assert [expected.right.problem(body, {}) == "" for body in (right, other, wrong)] == [True, True, False]
+    assert "compared" not in expected.rule.checked()
+    assert expected.problem(HttpResponse(200, wrong, {}))
+    assert expected.size_bytes == len(right)
+    assert expected.problem(HttpResponse(200, other, {})) == ""
+    assert "compared as JSON" in in_another_case.rule.checked()  # from now on, in all cases
+    assert expected.size_bytes == -1
+    assert expected.problem(HttpResponse(200, wrong, {}))
 
 
 def test_responses_without_the_required_header_are_rejected() -> None:
