@@ -157,8 +157,10 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
             with _running(url, *celery, *how) as worker:
 
                 def ended() -> str:
-                    gone = "Redis" if redis.poll() is not None else "Celery worker" if worker.poll() is not None else ""
-                    return f"the server's own {gone} has exited; restart the server" if gone else ""
+                    for name, process in (("Redis", redis), ("Celery worker", worker)):
+                        if process.poll() is not None:
+                            return f"the server's own {name} has exited; restart the server"
+                    return ""
 
                 yield url, ended
 

@@ -375,7 +375,9 @@ def truth_of(situation: Situation, key: str) -> float:
     load = situation.load
     end_s = LONG_S if not load.pings_wait else LONG_S / 10
     requests = Simulation(load, random.Random(7)).run(end_s)  # noqa: S311
-    sender, _, name = PING if key.startswith("ping") else LOAD, None, key.split()[-1]
+    sender = PING if key.startswith("ping") else LOAD
+    _ = None
+    name = key.split()[-1]
     rows = zip(requests.sender, requests.request, requests.due_s, requests.ended_s, requests.outcome, strict=True)
     index = int(key.split()[0]) if " " in key else None
     late = [

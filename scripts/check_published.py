@@ -67,7 +67,10 @@ SMALL: dict[str, tuple[str, ...]] = {
 
 
 FORMS = {"quick": QUICK, "small": SMALL}
-RIGHT, WRONG, UNDECIDED = 0, 1, 3  # exit codes, with the same meaning as those of bench.py
+# Exit codes, with the same meaning as those of bench.py.
+RIGHT = 0
+WRONG = 1
+UNDECIDED = 3
 
 
 class Findings:
@@ -170,7 +173,10 @@ class SuiteCount:
     """Count the findings of all runs of one suite."""
 
     def __init__(self, suite: str) -> None:
-        self.suite, self.runs, self.took_s, self.problems = suite, list[Findings](), list[float](), list[str]()
+        self.suite = suite
+        self.runs = list[Findings]()
+        self.took_s = list[float]()
+        self.problems = list[str]()
 
     def run(self, number: int, form: str, folder: Path) -> None:
         """Run the suite; run it again if it has identical servers, but no pair of them could be compared."""
@@ -214,7 +220,9 @@ class SuiteCount:
             compared, reasons = self._pairs(self.runs, bool), Counter(self._pairs(self.runs, str))
             outcome = f"reported as different {sum(map(bool, compared))} of {len(compared)}"
             outcome += "".join(f"; {times} not compared ({reason})" for reason, times in reasons.items())
-            status = WRONG if any(compared) else RIGHT if compared else UNDECIDED
+            status = RIGHT if compared else UNDECIDED
+            if any(compared):
+                status = WRONG
             yield f"{self.suite:16}{'identical servers':34}{'difference in rates':30}{outcome}", status
         for problem in self.problems:
             yield f"{self.suite:16}{problem}", WRONG

@@ -24,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from queue_theory import capacity, deterministic, exponential
 
 ROOT = Path(__file__).resolve().parents[1]
-GOAL, LIMIT_S, SERVICE_S = "p99 < 500ms", 0.5, 0.05
+GOAL = "p99 < 500ms"
+LIMIT_S = 0.5
+SERVICE_S = 0.05
 SUITE = ROOT / "tests" / "suites" / "known_capacity" / "suite.toml"
 TRUTHS = {
     "one": lambda: capacity(deterministic(1, SERVICE_S), 1 / SERVICE_S, LIMIT_S),

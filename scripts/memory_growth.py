@@ -75,7 +75,7 @@ async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
     async with warm_server(plan, case, expected, Services(), 1) as context_of:
         context = context_of(incident)
-        context.set_cpu_time(CPU_S)
+        context.tasks.set_cpu_time(CPU_S)
         requests, sizes = Requests(), []
         for count in (FIRST_REQUESTS, options.requests - FIRST_REQUESTS):
             await _send(context, requests, count, options.users)

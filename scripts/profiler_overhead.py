@@ -35,7 +35,9 @@ from under_siege.profile.profile_run import TIME_S
 from under_siege.profile.sampler import PASSES, cpu_times_s, pass_s, processes_for, python_processes, record_command
 
 WINDOW_S = pass_s(TIME_S)  # as long as a pass of `profile`, because attaching py-spy costs more than sampling
-WARM_UP_S, USERS, PORT = 3.0, 25, 18765
+WARM_UP_S = 3.0
+USERS = 25
+PORT = 18765
 
 
 class Observations:
@@ -105,7 +107,9 @@ def profile(pid: int, name: str, used_s: dict[int, float], folder: Path) -> floa
 async def main(server: str, pairs: int) -> None:
     """Print how much throughput one server loses while it is profiled, with the 95 % confidence interval."""
     script, passes = next((ROOT / "servers").glob(f"{server}_*.py")), list(PASSES)
-    windows, profiler_s, profiled_s = list[dict[bool, tuple[float, float]]](), 0.0, 0.0
+    windows = list[dict[bool, tuple[float, float]]]()
+    profiler_s = 0.0
+    profiled_s = 0.0
     with TemporaryDirectory() as directory:
         async with besieged(script, folder := Path(directory), 3.0 * pairs * WINDOW_S) as (pid, observed):
             await asyncio.sleep(WARM_UP_S)

@@ -43,11 +43,15 @@ from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.selection import suite_of
 
 SUITE = Path(__file__).resolve().parents[1] / "suites" / "questions" / "13-rolling-updates"
-PATH, PER_S, TIMEOUT_S = "/report?seconds=0.1", 100, 5.0
+PATH = "/report?seconds=0.1"
+PER_S = 100
+TIMEOUT_S = 5.0
 LAG_S = 1.0  # how long the load balancer keeps sending requests to an instance that is being stopped
 BEFORE_S = 0.5  # how long the load runs before the update
 GRACE_PERIOD_S = 30.0  # Kubernetes kills an instance that takes longer to stop
-IN_FLIGHT, IN_FLIGHT_PATH, SIGTERM_AT_S = 8, "/report?seconds=3", 1.0
+IN_FLIGHT = 8
+IN_FLIGHT_PATH = "/report?seconds=3"
+SIGTERM_AT_S = 1.0
 DELAY = "preStop"
 VARIANTS = {
     "uvicorn": ("uvicorn", False),

@@ -42,7 +42,9 @@ from under_siege.record.record import Record
 from under_siege.record.result import Result, load
 
 HOUR_S, STRETCH_S = 3600.0, 2.0
-FIRST_DELAY_S, LONGEST_DELAY_S, RESET_S = 10.0, 300.0, 600.0  # the kubelet's restart delays, and when they are reset
+FIRST_DELAY_S = 10.0  # the kubelet's first restart delay
+LONGEST_DELAY_S = 300.0
+RESET_S = 600.0  # when its delays are reset
 
 
 class Probe(NamedTuple):
@@ -79,7 +81,10 @@ class PingClock:
     def __init__(
         self, rounds: Sequence[Sequence[float]], interval_s: float, stretch_s: float, chance: random.Random
     ) -> None:
-        self._rounds, self._interval_s, self._stretch_s, self._chance = rounds, interval_s, stretch_s, chance
+        self._rounds = rounds
+        self._interval_s = interval_s
+        self._stretch_s = stretch_s
+        self._chance = chance
         self._sizes = [len(each) for each in rounds]
         self._at_s = -math.inf
         self._round, self._position_s = rounds[0], 0.0
@@ -109,8 +114,13 @@ def simulate(
         ready_s: the time from the container's start to its first response.
         first_delay_s: the delay before the second restart; with 0, no restart is delayed.
     """
-    at_s, started_s, ready_at_s, delay_s = chance.uniform(0, probe.period_s), 0.0, 0.0, 0.0
-    failures, restarts, down_s = 0, 0, 0.0
+    at_s = chance.uniform(0, probe.period_s)
+    started_s = 0.0
+    ready_at_s = 0.0
+    delay_s = 0.0
+    failures = 0
+    restarts = 0
+    down_s = 0.0
     while at_s < lasts_s:
         if at_s >= started_s:
             has_failed = at_s < ready_at_s or pings.latency_s(at_s) > probe.timeout_s

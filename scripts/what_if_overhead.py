@@ -21,7 +21,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from under_siege.suite.what_if import FOLDER, WRAPPER
 
-REQUESTS, FIRST, PORT = 2000, 500, 18767  # the first responses are not counted
+REQUESTS = 2000
+FIRST = 500  # the first responses are not counted
+PORT = 18767
 APPLICATIONS = {
     "asgi": "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/moved')\nasync def moved(): return 'x'\n"
     "@app.get('/stays')\nasync def stays(): return 'x'\n",

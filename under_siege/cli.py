@@ -426,7 +426,8 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
         profile, stopped_by = profile_task(task, interpreter(python), limit_s, print_error)
         if profile is None or stopped_by:
             sys.exit(128 + (stopped_by or 0))
-        click.echo("\n" * bool(index), nl=False)
+        if index:
+            click.echo()
         advice = view(profile, strategies)
         show(advice)
         exit_codes.append(advice.exit_code)

@@ -38,6 +38,11 @@ def seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
 
 
+def seconds_or(value: float | None, missing: str) -> str:
+    """Format seconds as a time, or return `missing` if they are unknown."""
+    return missing if value is None else seconds(value)
+
+
 def percent(value: float) -> str:
     """Format a percentage, such as `99.98 %`; return `100 %` only for exactly 100."""
     return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"
@@ -61,12 +66,18 @@ def duration(value_s: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 request` or `8 requests`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def with_margin(text: str, value: float, half: float | None) -> str:
     """Append half the width of the interval of a value: ` ± 0.83`, or ` ± > 100 %` if only the magnitude is known."""
     if half is None:
         return text
-    shown = "> 100 %" if half > value else significant(half, 2) if half < 10 else f"{half:,.0f}"
-    return f"{text} ± {shown}"
+    if half > value:
+        return f"{text} ± > 100 %"
+    return f"{text} ± {significant(half, 2) if half < 10 else f'{half:,.0f}'}"
 
 
 def unbroken(text: str) -> str:

@@ -13,13 +13,13 @@ IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
 _STARTED = Path(sys.argv[0]).name
 PROGRAM = "under-siege" if IS_INSTALLED or _STARTED == "under-siege" else "bench.py"  # the command in messages
-INVOCATION = (  # command that users can paste, in the form in which they started the program
-    PROGRAM
-    if PROGRAM == "under-siege"
-    else shlex.join([sys.orig_argv[0], sys.argv[0]])
-    if _STARTED == PROGRAM
-    else f"python {PROGRAM}"
-)
+# The command that users can paste, in the form in which they started the program.
+if PROGRAM == "under-siege":
+    INVOCATION = PROGRAM
+elif _STARTED == PROGRAM:
+    INVOCATION = shlex.join([sys.orig_argv[0], sys.argv[0]])
+else:
+    INVOCATION = f"python {PROGRAM}"
 # Whether this process is the bench itself, not another program that imports it, such as pytest.
 IS_PROGRAM = _STARTED in ("bench.py", "under-siege") or Path(sys.argv[0]) == PACKAGE / "__main__.py"
 HOST = "127.0.0.1"

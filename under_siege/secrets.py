@@ -290,7 +290,9 @@ def _after_colon(separator: re.Match[str], first: int) -> int:
 # A name may end with a bracket, as in `user[password]=7`, a quotation mark, which may be escaped, or a colour.
 _COLOUR = r"[\x1b\ufffd]\[[\d;]{0,20}m"
 _CLOSE = rf"(?:\\*[\"'\]]|%5[Dd]|{_COLOUR}){{0,4}}+"
-_QUOTE, _NEW_LINE, _COLOURS = r"(?P<quote>\\*[\"'])", r"(?:\r?\n|\\r\\n)", f"(?:{_COLOUR}){{0,4}}+"
+_QUOTE = r"(?P<quote>\\*[\"'])"
+_NEW_LINE = r"(?:\r?\n|\\r\\n)"
+_COLOURS = f"(?:{_COLOUR}){{0,4}}+"
 _CLOSED = rf"{_CLOSE}(?<=[\"'])"
 _APPLICATION = r"(?:create_|make_)?(?:app|application|api|asgi|wsgi)\b"  # as in `run auth:app`
 _FORMS: list[_Form] = [

@@ -10,7 +10,7 @@ from command import invoke
 from conftest import TESTS
 from scripted_server import write_suite
 
-from under_siege.drill import injection, loaded_server
+from under_siege.drill import injection, recovery_check
 from under_siege.drill.faults import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes
 from under_siege.record.record import Incident
@@ -24,7 +24,7 @@ def run_drill(folder: Path, target: str | Path, *faults: str) -> Outcomes:
     """Inject these faults once, with less load and other limits than usual."""
     words = [word for fault in faults for word in ("--fault", fault)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(loaded_server, "RECOVERY_LIMIT_S", 30.0)  # on a busy machine, a server takes longer
+        patched.setattr(recovery_check, "RECOVERY_LIMIT_S", 30.0)  # on a busy machine, a server takes longer
         for name, value in {"FLOOD": 100, "SILENT_S": 3.0, "NEVER_S": 2.0, "STREAMS": 4, "AFTER_FAULT_S": 1.2}.items():
             patched.setattr(injection, name, value)
         ran = invoke("drill", str(target), *words, "--rounds", "1", "--quiet", "--out", "d.json", folder=folder)

@@ -14,7 +14,7 @@ from queue_theory import exponential as exponential_share
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.estimate import Capacity, capacities_of
+from under_siege.capacity.estimate import Capacity, capacities_of, search_steps
 from under_siege.capacity.search import NOTHING_PER_S, next_load
 from under_siege.capacity.step import PING_EVERY_S, TIMEOUT, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
@@ -236,7 +236,7 @@ def searched(
     result, machine = result_of([]), Machine(seed, noisy=noisy)
     case = record_of("3_some", users=25).case
     for number in itertools.count(1):
-        load = next_load(Capacity(result, case), budget_s)
+        load = next_load(search_steps(result, case), budget_s)
         if load is None:
             break
         simulate, amount = (sieged, load.users) if load.users else (offered, load.per_s)

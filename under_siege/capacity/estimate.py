@@ -8,7 +8,8 @@ steps reaches the limit.
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -31,178 +32,96 @@ SPEED_SHARE = 0.6  # share of the scatter of the CPU speed between steps that do
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 
-class Capacity:
-    """The capacity of one server, estimated from its steps so far."""
+@dataclass(frozen=True)
+class SearchSteps:
+    """The steps of one server so far, and the rates that may be offered next."""
 
-    def __init__(self, result: Result, case: Case) -> None:
-        self.case, self._result = case, result
-        self.own = [StepMetrics(step) for step in result.steps if step.case == case]
-        self.goals = self.own[0].goals if self.own else ()
-        self.title = self.own[0].record.title if self.own else ""
-        done = sorted((step for step in self.own if not step.failure), key=lambda step: step.per_s)
-        offered = [step for step in done if not step.step.closed_users]
-        self.sieges = [step for step in self.own if step.step.closed_users and not step.failure]
-        self.steps = [step for step in offered if not step.is_limited]
-        self.limited = next((step for step in offered if step.is_limited), None)  # the generator could not offer it
-        self.saturation_per_s = max((step.per_s for step in self.sieges), default=None)
+    every: list[StepMetrics]
+    sieges: list[StepMetrics]  # closed-loop sieges that did not fail
+    offered: list[StepMetrics]  # steps with arrivals that did not fail, by rate
+    limited: StepMetrics | None  # the lowest rate that the load generator could not offer
+    goals: tuple[Goal, ...]
+    saturation_per_s: float | None
+    is_saturated: bool  # whether the users of the last siege, rather than the load generator, kept the server busy
+    bound_per_s: (
+        float  # the saturation rate if it bounds the capacity, or 0 if no goal needs a response to each request
+    )
+    least_per_s: float  # the lowest rate that may be offered
+    most_per_s: float  # the highest rate that may be offered
 
-    @property
-    def is_saturated(self) -> bool:
-        """Return whether the users of the last siege, rather than the load generator, kept the server busy."""
-        last = self.sieges[-1] if self.sieges else None
-        if last is None or last.is_limited or not last.right.any():
-            return False
-        return last.step.closed_users >= IDLE * (last.record.idle_answer_s or 0.0) * last.per_s
 
-    @property
-    def least_per_s(self) -> float:
-        """Return the lowest rate that may be offered."""
-        return min(LEAST_PER_S, LEAST_SHARE * (self.saturation_per_s or MOST_PER_S))
+def search_steps(result: Result, case: Case) -> SearchSteps:
+    """Return the steps of a case so far."""
+    every = [StepMetrics(step) for step in result.steps if step.case == case]
+    done = sorted((step for step in every if not step.failure), key=lambda step: step.per_s)
+    sieges = [step for step in every if step.step.closed_users and not step.failure]
+    offered = [step for step in done if not step.step.closed_users]
+    limited = next((step for step in offered if step.is_limited), None)
+    goals = every[0].goals if every else ()
+    saturation_per_s = max((step.per_s for step in sieges), default=None)
+    is_saturated = False
+    if sieges and not sieges[-1].is_limited and sieges[-1].right.any():
+        idle_s = sieges[-1].record.idle_answer_s or 0.0
+        is_saturated = sieges[-1].step.closed_users >= IDLE * idle_s * sieges[-1].per_s
+    needs_responses = any(goal.figure.startswith(("response_", "availability_")) for goal in goals)
 
-    @property
-    def most_per_s(self) -> float:
-        """Return the highest rate that may be offered."""
-        by_server = OVERLOAD * (self.saturation_per_s or 0.0) if self.is_saturated else MOST_PER_S
-        by_generator = self.limited.per_s / 2 if self.limited else MOST_PER_S
-        idle_s = max((siege.record.idle_answer_s or 0.0 for siege in self.sieges), default=0.0)
-        by_open = MOST_OPEN / idle_s if idle_s else MOST_PER_S
-        return max(self.least_per_s, min(MOST_PER_S, by_server, by_generator, by_open))
+    least_per_s = min(LEAST_PER_S, LEAST_SHARE * (saturation_per_s or MOST_PER_S))
+    by_server = OVERLOAD * (saturation_per_s or 0.0) if is_saturated else MOST_PER_S
+    by_generator = limited.per_s / 2 if limited else MOST_PER_S
+    longest_idle_s = max((siege.record.idle_answer_s or 0.0 for siege in sieges), default=0.0)
+    by_open = MOST_OPEN / longest_idle_s if longest_idle_s else MOST_PER_S
+    return SearchSteps(
+        every=every,
+        sieges=sieges,
+        offered=[step for step in offered if not step.is_limited],
+        limited=limited,
+        goals=goals,
+        saturation_per_s=saturation_per_s,
+        is_saturated=is_saturated,
+        bound_per_s=saturation_per_s or 0.0 if needs_responses and is_saturated else 0.0,
+        least_per_s=least_per_s,
+        most_per_s=max(least_per_s, min(MOST_PER_S, by_server, by_generator, by_open)),
+    )
 
-    @property
-    def _bound_per_s(self) -> float:
-        """Return the saturation rate if it bounds the capacity, or 0 if no goal needs a response to every request."""
-        needs_responses = any(goal.figure.startswith(("response_", "availability_")) for goal in self.goals)
-        return self.saturation_per_s or 0.0 if needs_responses and self.is_saturated else 0.0
 
-    @cached_property
-    def _excesses(self) -> Floats:
-        """Return how far each step exceeds the goal that it exceeds most, as measured and in each replicate."""
-        return np.array([np.max(list(step.excesses.values()), axis=0) for step in self.steps])
+def bracket(steps: SearchSteps) -> tuple[float, float]:
+    """Return the highest rate that met all goals and the lowest that missed one, by isotonic regression.
 
-    @cached_property
-    def _crossings(self) -> Floats:
-        """Return the rate at which the isotonic regression reaches the limit, as measured and in each replicate.
+    The first is 0 if no rate met all goals. If none missed one, the second is the saturation rate or, if the goals
+    don't depend on it, the highest rate that may be offered.
+    """
+    offered = steps.offered
+    fit = isotonic_regression(_excesses(offered)[:, 0], weights=_weights(offered)).x if offered else []
+    met = [step.per_s for step, excess in zip(offered, fit, strict=True) if excess < 0]
+    missed = [step.per_s for step, excess in zip(offered, fit, strict=True) if excess >= 0]
+    return max(met, default=0.0), min(missed, default=steps.bound_per_s or steps.most_per_s)
 
-        A point at `OVERLOAD` stands for all higher rates. CPU-bound steps ran at different CPU speeds, so the rates of
-        the replicates scatter, too.
-        """
-        rates, weights, excesses = [step.per_s for step in self.steps], list(self._weights), self._excesses
-        if rates[-1] < OVERLOAD * self._bound_per_s:
-            rates, weights = [*rates, OVERLOAD * self._bound_per_s], [*weights, max(weights)]
-            excesses = np.vstack([excesses, np.full(1 + REPLICATES, MOST_EXCESS)])
-        speeds = [step.speed for step in self.steps if step.speed]
-        scatter = SPEED_SHARE * float(np.std(np.log(speeds))) if speeds else 0.0
-        logs = np.log(rates)[:, None] + np.random.default_rng(len(rates)).normal(0.0, scatter, excesses.shape)
-        logs[:, 0] = np.log(rates)
-        return np.array([_crossing(*columns, np.array(weights)) for columns in zip(logs.T, excesses.T, strict=True)])
 
-    @property
-    def _weights(self) -> list[float]:
-        return [float(len(step.waits_s)) for step in self.steps]
+def crossings(steps: SearchSteps) -> Floats:
+    """Return the rate at which the isotonic regression reaches the limit, as measured and in each replicate.
 
-    @property
-    def bracket(self) -> tuple[float, float]:
-        """Return the highest rate that met all goals and the lowest that missed one, by isotonic regression.
+    A point at `OVERLOAD` stands for all higher rates. CPU-bound steps ran at different CPU speeds, so the rates of
+    the replicates scatter, too.
+    """
+    rates, weights = [step.per_s for step in steps.offered], _weights(steps.offered)
+    excesses = _excesses(steps.offered)
+    if rates[-1] < OVERLOAD * steps.bound_per_s:
+        rates, weights = [*rates, OVERLOAD * steps.bound_per_s], [*weights, max(weights)]
+        excesses = np.vstack([excesses, np.full(1 + REPLICATES, MOST_EXCESS)])
+    speeds = [step.speed for step in steps.offered if step.speed]
+    scatter = SPEED_SHARE * float(np.std(np.log(speeds))) if speeds else 0.0
+    logs = np.log(rates)[:, None] + np.random.default_rng(len(rates)).normal(0.0, scatter, excesses.shape)
+    logs[:, 0] = np.log(rates)
+    return np.array([_crossing(*columns, np.array(weights)) for columns in zip(logs.T, excesses.T, strict=True)])
 
-        The first is 0 if no rate met all goals. If none missed one, the second is the saturation rate or, if the goals
-        don't depend on it, the highest rate that may be offered.
-        """
-        fit = isotonic_regression(self._excesses[:, 0], weights=self._weights).x if self.steps else []
-        met = [step.per_s for step, excess in zip(self.steps, fit, strict=True) if excess < 0]
-        missed = [step.per_s for step, excess in zip(self.steps, fit, strict=True) if excess >= 0]
-        return max(met, default=0.0), min(missed, default=self._bound_per_s or self.most_per_s)
 
-    @property
-    def crossing_per_s(self) -> float:
-        """Return the rate at which the regression over all steps reaches the limit."""
-        return float(self._crossings[0])
+def _excesses(steps: Sequence[StepMetrics]) -> Floats:
+    """Return how far each step exceeds the goal that it exceeds most, as measured and in each replicate."""
+    return np.array([np.max(list(step.excesses.values()), axis=0) for step in steps])
 
-    @property
-    def failure(self) -> str:
-        """Return why there is no estimate, or an empty string if there is one."""
-        failures = [step.failure for step in self.own if step.failure]
-        if failures:
-            return failures[0]
-        if self.sieges and not any(siege.right.any() for siege in self.sieges):
-            return (
-                f"no request was answered correctly in {self.sieges[-1].step.seen_until_s:.0f} s; use a longer --time"
-            )
-        if self.steps:
-            return ""
-        return "the load generator was too slow for every rate" if self.limited else "no rate was offered"
 
-    @cached_property
-    def interval(self) -> tuple[float | None, float | None]:
-        """Return the confidence interval; a bound is None if it is unknown or outside the rates that may be offered.
-
-        The interval contradicts no step: the upper bound is not below a rate that met all goals, and the lower bound is
-        not above the highest of them, nor above a rate if two steps at this or a lower rate missed a goal.
-        """
-        if self.failure:
-            return None, None
-        low, high = map(float, np.quantile(self._crossings[1:], INTERVAL, method="nearest"))
-        missed = [step.per_s for step in self.steps if step.missed]
-        met = [step.per_s for step in self.steps if not step.missed]
-        if not met:
-            return None, missed[0]
-        is_bounded = missed or met[-1] < OVERLOAD * self._bound_per_s
-        return min([low, met[-1], *missed[1:2]]), max(high, met[-1]) if is_bounded else None
-
-    @property
-    def lower_per_s(self) -> float | None:
-        return self.interval[0]
-
-    @property
-    def upper_per_s(self) -> float | None:
-        return self.interval[1]
-
-    @cached_property
-    def per_s(self) -> float | None:
-        """Return the estimated capacity, or None if a bound of its interval is None."""
-        return float(np.median(self._crossings[1:])) if all(self.interval) else None
-
-    @property
-    def first_missed(self) -> StepMetrics | None:
-        """Return the step with the lowest rate in or above the interval that missed a goal, or None."""
-        missed = [step for step in self.steps if step.missed]
-        beyond = [step for step in missed if step.per_s >= (self.lower_per_s or 0.0)]
-        return next(iter(beyond or missed), None)
-
-    @property
-    def breaks(self) -> Goal | None:
-        """Return the goal that is missed first as the rate increases, or None if no offered rate misses a goal."""
-        return self.first_missed.missed[0] if self.first_missed else None
-
-    @property
-    def verdict(self) -> str:
-        """Return `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±20 %), or `ok`."""
-        if self.failure:
-            return FAILED
-        is_wide = bool(self.lower_per_s and self.upper_per_s and self.upper_per_s > WIDE * self.lower_per_s)
-        return UNDECIDED if is_wide or (self.lower_per_s is None and not self.is_none) else OK
-
-    @property
-    def is_none(self) -> bool:
-        """Return whether even the lowest rate that may be offered misses a goal."""
-        return self.lower_per_s is None and bool(self.steps) and self.steps[0].per_s <= self.least_per_s
-
-    @property
-    def nearest_step(self) -> StepMetrics | None:
-        """Return the step that met all goals and is nearest to the lower bound, or None if there is none."""
-        met = [step for step in self.steps if not step.missed] if self.lower_per_s else []
-        return min(met, key=lambda step: abs(math.log(step.per_s / (self.lower_per_s or 1.0))), default=None)
-
-    @cached_property
-    def ceiling_per_s(self) -> float | None:
-        """Return the rate without a server, or None if it is unknown."""
-        records = (each for each in self._result.records if each.is_ceiling and each.case.covers(self.case))
-        record = next(records, None)
-        return Round(record).rate.per_s if record is not None and record.failure is None else None
-
-    @property
-    def of_ceiling(self) -> float | None:
-        """Return the capacity as a share of the ceiling, or None if either is unknown."""
-        return self.per_s / self.ceiling_per_s if self.per_s and self.ceiling_per_s else None
+def _weights(steps: Sequence[StepMetrics]) -> list[float]:
+    return [float(len(step.waits_s)) for step in steps]
 
 
 def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
@@ -212,7 +131,9 @@ def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
     Beyond the lowest and the highest rate, the metric is assumed to be proportional to the rate.
     """
     order = np.argsort(logs)
-    logs, excesses, weights = logs[order], excesses[order], weights[order]
+    logs = logs[order]
+    excesses = excesses[order]
+    weights = weights[order]
     fit = isotonic_regression(excesses, weights=weights)
     starts = fit.blocks[:-1]
     rates = np.add.reduceat(logs * weights, starts) / np.add.reduceat(weights, starts)
@@ -222,13 +143,107 @@ def _crossing(logs: Floats, excesses: Floats, weights: Floats) -> float:
     return float(np.exp(np.interp(0.0, *ends)))
 
 
+@dataclass(frozen=True)
+class Capacity:
+    """The capacity of one server, estimated from its steps."""
+
+    case: Case
+    title: str
+    goals: tuple[Goal, ...]
+    steps: list[StepMetrics]  # by rate, without steps in which the load generator was the limit
+    limited: StepMetrics | None  # the lowest rate that the load generator could not offer
+    saturation_per_s: float | None
+    verdict: str  # `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±20 %), or `ok`
+    failure: str  # why there is no estimate, or an empty string if there is one
+    per_s: float | None  # None if a bound of its interval is None
+    lower_per_s: float | None
+    upper_per_s: float | None
+    is_none: bool  # whether even the lowest rate that may be offered misses a goal
+    first_missed: StepMetrics | None  # the lowest rate in or above the interval that missed a goal
+    breaks: Goal | None  # the goal that is missed first as the rate increases; None if no offered rate misses a goal
+    nearest_step: StepMetrics | None  # the step that met all goals and is nearest to the lower bound
+    ceiling_per_s: float | None  # the rate without a server, or None if it is unknown
+    of_ceiling: float | None
+
+
+def capacity_of(result: Result, case: Case) -> Capacity:
+    """Estimate the capacity of one server."""
+    search = search_steps(result, case)
+    steps, failure = search.offered, _failure(search)
+    missed, met = [step for step in steps if step.missed], [step for step in steps if not step.missed]
+    per_s, lower_per_s, upper_per_s = _estimate(search, met, missed) if not failure else (None, None, None)
+    is_none = lower_per_s is None and bool(steps) and steps[0].per_s <= search.least_per_s
+    is_wide = bool(lower_per_s and upper_per_s and upper_per_s > WIDE * lower_per_s)
+    verdict = UNDECIDED if is_wide or (lower_per_s is None and not is_none) else OK
+    if failure:
+        verdict = FAILED
+    beyond = [step for step in missed if step.per_s >= (lower_per_s or 0.0)]
+    first_missed = next(iter(beyond or missed), None)
+    nearest_step = None
+    if lower_per_s:
+        nearest_step = min(met, key=lambda step: abs(math.log(step.per_s / lower_per_s)), default=None)
+    ceiling = next((record for record in result.records if record.is_ceiling and record.case.covers(case)), None)
+    ceiling_per_s = Round(ceiling).rate.per_s if ceiling is not None and ceiling.failure is None else None
+    return Capacity(
+        case=case,
+        title=search.every[0].record.title if search.every else "",
+        goals=search.goals,
+        steps=steps,
+        limited=search.limited,
+        saturation_per_s=search.saturation_per_s,
+        verdict=verdict,
+        failure=failure,
+        per_s=per_s,
+        lower_per_s=lower_per_s,
+        upper_per_s=upper_per_s,
+        is_none=is_none,
+        first_missed=first_missed,
+        breaks=first_missed.missed[0] if first_missed else None,
+        nearest_step=nearest_step,
+        ceiling_per_s=ceiling_per_s,
+        of_ceiling=per_s / ceiling_per_s if per_s and ceiling_per_s else None,
+    )
+
+
+def _failure(search: SearchSteps) -> str:
+    for step in search.every:
+        if step.failure:
+            return step.failure
+    if search.sieges and not any(siege.right.any() for siege in search.sieges):
+        seen_s = search.sieges[-1].step.seen_until_s
+        return f"no request was answered correctly in {seen_s:.0f} s; use a longer --time"
+    if search.offered:
+        return ""
+    return "the load generator was too slow for every rate" if search.limited else "no rate was offered"
+
+
+def _estimate(
+    search: SearchSteps, met: Sequence[StepMetrics], missed: Sequence[StepMetrics]
+) -> tuple[float | None, float | None, float | None]:
+    """Return the capacity and its confidence interval; a bound is None if it is unknown or outside the possible rates.
+
+    The interval contradicts no step: the upper bound is not below a rate that met all goals, and the lower bound is
+    not above the highest of them, nor above a rate if two steps at this or a lower rate missed a goal.
+    """
+    if not met:
+        return None, None, missed[0].per_s
+    replicates = crossings(search)[1:]
+    low, high = map(float, np.quantile(replicates, INTERVAL, method="nearest"))
+    lower_per_s = min([low, met[-1].per_s, *(step.per_s for step in missed[1:2])])
+    if not missed and met[-1].per_s >= OVERLOAD * search.bound_per_s:
+        return None, lower_per_s, None
+    return float(np.median(replicates)), lower_per_s, max(high, met[-1].per_s)
+
+
 def capacities_of(result: Result) -> list[Capacity]:
     """Return the capacity of each case, ordered by server number."""
     cases = list(dict.fromkeys(step.case for step in result.steps))
-    return [Capacity(result, case) for case in sorted(cases, key=lambda case: case.sort_key)]
+    return [capacity_of(result, case) for case in sorted(cases, key=lambda case: case.sort_key)]
 
 
 def exit_code(result: Result) -> int:
     """Return 1 if any search failed, 3 if none failed but any is undecided, and 0 otherwise."""
     verdicts = {capacity.verdict for capacity in capacities_of(result)}
-    return 1 if FAILED in verdicts else 3 if UNDECIDED in verdicts else 0
+    if FAILED in verdicts:
+        return 1
+    return 3 if UNDECIDED in verdicts else 0

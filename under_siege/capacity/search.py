@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.estimate import Capacity
+from under_siege.capacity.estimate import SearchSteps, bracket, crossings, search_steps
 from under_siege.capacity.step import LIMIT_S, TIMEOUT, Offer, longest_s, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
@@ -47,7 +47,9 @@ NOTHING_PER_S = 1e-3  # recorded as the saturation rate of a server that answere
 # Default goals: the limit for the p99 response time as a multiple of the duration of the task, and a ping goal.
 TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
 # The default of streams; the gap is at least TIMES_GAP times the mean gap of the idle server.
-FIRST_EVENT_GOAL, GAP_S, TIMES_GAP = "first event p99 < 1s", 0.2, 3.0
+FIRST_EVENT_GOAL = "first event p99 < 1s"
+GAP_S = 0.2
+TIMES_GAP = 3.0
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling", "streams_per_s", "streams_at_once")
 
 
@@ -60,43 +62,43 @@ class StepLoad:
     users: int = 0  # 0: open loop
 
 
-def next_load(capacity: Capacity, budget_s: float, task_s: float = 0.0) -> StepLoad | None:
+def next_load(steps: SearchSteps, budget_s: float, task_s: float = 0.0) -> StepLoad | None:
     """Return the load of the next step, or None if a step failed, the capacity is out of range, or the time is up.
 
     Args:
         task_s: how long the idle server takes for one response.
     """
     first_s = max(SHORTEST_S, STEP * budget_s)
-    if any(step.failure for step in capacity.own):
+    if any(step.failure for step in steps.every):
         return None
-    if users := _users_of_next_siege(capacity, task_s):
+    if users := _users_of_next_siege(steps, task_s):
         return StepLoad(0.0, max(first_s, TIMES_TASK * task_s), users)
-    used_s = sum(step.record.case_s or 0.0 for step in capacity.own)
-    left_s = budget_s - used_s - max(step.startup_s for step in capacity.own) - TIMEOUT * longest_s(capacity.goals)
-    if capacity.steps and left_s < first_s / 2:
+    used_s = sum(step.record.case_s or 0.0 for step in steps.every)
+    left_s = budget_s - used_s - max(step.startup_s for step in steps.every) - TIMEOUT * longest_s(steps.goals)
+    if steps.offered and left_s < first_s / 2:
         return None
-    low, high = capacity.bracket
+    low, high = bracket(steps)
     rate, time_s = math.sqrt((low or LOWER * high) * high), first_s
-    if capacity.steps and (high < NARROW * low or used_s > CLOSING * budget_s):
+    if steps.offered and (high < NARROW * low or used_s > CLOSING * budget_s):
         share, time_s = (ABOVE, left_s / 2) if left_s > 4 * first_s else (BELOW, left_s)
-        rate = share * capacity.crossing_per_s
+        rate = share * float(crossings(steps)[0])
     time_s = max(first_s / 2, min(time_s, left_s))
-    rate = min(capacity.most_per_s, max(capacity.least_per_s, rate, FEWEST / time_s))
-    is_known = rate in (capacity.least_per_s, capacity.most_per_s) and rate in [step.per_s for step in capacity.steps]
+    rate = min(steps.most_per_s, max(steps.least_per_s, rate, FEWEST / time_s))
+    is_known = rate in (steps.least_per_s, steps.most_per_s) and rate in [step.per_s for step in steps.offered]
     return None if is_known else StepLoad(rate, time_s)
 
 
-def _users_of_next_siege(capacity: Capacity, task_s: float) -> int:
+def _users_of_next_siege(steps: SearchSteps, task_s: float) -> int:
     """Return how many users the next siege needs to saturate the server, or 0 if no siege is needed.
 
     Sieges with more users would use up the time of a long task; the steps show what the server can do, too.
     """
-    if not capacity.sieges:
+    if not steps.sieges:
         return USERS
     if task_s > LONG_TASK_S:
         return 0
-    last, users = capacity.sieges[-1], capacity.sieges[-1].step.closed_users
-    return 0 if capacity.is_saturated or last.is_limited or users >= MOST_USERS else min(MOST_USERS, MORE_USERS * users)
+    last, users = steps.sieges[-1], steps.sieges[-1].step.closed_users
+    return 0 if steps.is_saturated or last.is_limited or users >= MOST_USERS else min(MOST_USERS, MORE_USERS * users)
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
@@ -180,7 +182,7 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    load = next_load(Capacity(self.result, case), self._budget_s(case), self._task_s(case))
+                    load = next_load(search_steps(self.result, case), self._budget_s(case), self._task_s(case))
                     if load is None:
                         remaining.remove(case)
                         continue

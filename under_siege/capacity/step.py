@@ -120,7 +120,9 @@ class Offer:
         record.case_s = time.monotonic() - began_s
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession, sending: Generator) -> None:
-        record, load, users = self.step.record, self.plan.load_of(self.step.case), self.step.closed_users
+        record = self.step.record
+        load = self.plan.load_of(self.step.case)
+        users = self.step.closed_users
         goals = [goal(text) for text in self.step.goals]
         record.load_began_s = began_s = time.monotonic() + LEAD_S
         record.stream = self.expected.stream.kind if self.expected.stream else ""

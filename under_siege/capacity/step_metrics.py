@@ -53,7 +53,9 @@ class StepMetrics:
     """The metrics of a step, in which refused, lost and wrongly answered requests have infinite latency."""
 
     def __init__(self, step: RateStep) -> None:
-        self.step, self.record, self.case = step, step.record, step.case
+        self.step = step
+        self.record = step.record
+        self.case = step.case
         self.per_s, self.goals = step.arrivals_per_s, tuple(map(goal, step.goals))
         rows = Rows.of(step.record.requests, LOAD)
         self.rows = rows[np.argsort(rows.due_s, kind="stable")]
@@ -180,7 +182,9 @@ class StepMetrics:
         if not len(values):
             return np.full(1 + REPLICATES, math.inf)
         order, blocks = np.argsort(values), np.floor(np.maximum(due_s, 0.0) / BLOCK_S).astype(int)
-        values, block_of, count = values[order], blocks[order], int(blocks.max()) + 1
+        values = values[order]
+        block_of = blocks[order]
+        count = int(blocks.max()) + 1
         random = np.random.default_rng([self.record.round, len(values)])
         drawn = random.multinomial(count, np.full(count, 1 / count), REPLICATES)
         sums = (weights[block_of].cumsum() for weights in (np.ones(count, dtype=int), *drawn))

@@ -15,7 +15,7 @@ from under_siege.judge.case_names import in_brief, in_plain_words, in_words, nam
 from under_siege.judge.goal import Goal
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.notes import cores
-from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View
+from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
 NOTED_BY_OTHERS = 0.1  # the conclusion names other programs if they used more than this share of all CPUs
@@ -72,7 +72,9 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     axes = [name for name in varying(cases) if name in ("task", "path")]
     several = []
     for capacity in capacities:
-        server, title, suffix = capacity.case.server, capacity.title, in_words(capacity.case, axes)
+        server = capacity.case.server
+        title = capacity.title
+        suffix = in_words(capacity.case, axes)
         name = name_of(capacity.case, cases) + (f" ({suffix})" if suffix else "")
         plain_name = in_plain_words(server, title) + name.removeprefix(server)
         several.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))
@@ -187,8 +189,14 @@ def _first_missed(capacity: Capacity) -> str:
     return f"{_metric(goal)}: {_goal_value(step, goal)} at {per_s(step.per_s)}" if step and goal else "none"
 
 
+def _sustained(capacity: Capacity) -> str:
+    if capacity.per_s:
+        return per_s(capacity.per_s)
+    return "none" if capacity.is_none else NONE
+
+
 _COLUMNS: dict[str, Callable[[Capacity], str]] = {
-    "sustained": lambda capacity: per_s(capacity.per_s) if capacity.per_s else "none" if capacity.is_none else NONE,
+    "sustained": _sustained,
     "lower": lambda capacity: per_s(capacity.lower_per_s),
     "upper": lambda capacity: per_s(capacity.upper_per_s),
     "of ceiling": lambda capacity: formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
@@ -269,8 +277,8 @@ def _footnotes(result: Result, several: Sequence[NamedCapacity]) -> list[str]:
         "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound",
         "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "
         "wrongly",
-        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · {count} "
-        f"step{'s' if count != 1 else ''} · seed {result.seed}",
+        f"Poisson arrivals · {cores(result)} · Python {', '.join(result.environment.pythons)} · "
+        f"{formatting.counted(count, 'step')} · seed {result.seed}",
     ]
 
 
@@ -311,16 +319,12 @@ def _in_one_sentence(each: NamedCapacity) -> str:
     return "".join([each.at_start, *remarks, "."])
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or value == math.inf else value
-
-
 _FIGURES: dict[str, Callable[[StepMetrics], float | None]] = {
     "offered_per_s": lambda step: step.per_s,
-    "p50_s": lambda step: _finite(step.percentile_s("response", 50)),
-    "p99_s": lambda step: _finite(step.percentile_s("response", 99)),
-    "ping_p50_s": lambda step: _finite(step.percentile_s("ping", 50)),
-    "ping_p99_s": lambda step: _finite(step.percentile_s("ping", 99)),
+    "p50_s": lambda step: finite(step.percentile_s("response", 50)),
+    "p99_s": lambda step: finite(step.percentile_s("response", 99)),
+    "ping_p50_s": lambda step: finite(step.percentile_s("ping", 50)),
+    "ping_p99_s": lambda step: finite(step.percentile_s("ping", 99)),
     "good_per_s": lambda step: step.good_per_s,
     "cpu_s_per_transaction": lambda step: step.cpu_s,
     "memory_bytes": lambda step: step.memory_bytes,
@@ -360,8 +364,8 @@ def _as_data(capacity: Capacity) -> dict[str, Any]:
         "breaks_first": capacity.breaks.text if capacity.breaks else None,
         "ceiling_per_s": capacity.ceiling_per_s,
         "of_ceiling": capacity.of_ceiling,
-        "response_s": {"p99": _finite(nearest.percentile_s("response", 99)) if nearest else None},
-        "ping_s": {"p99": _finite(nearest.percentile_s("ping", 99)) if nearest else None},
+        "response_s": {"p99": finite(nearest.percentile_s("response", 99)) if nearest else None},
+        "ping_s": {"p99": finite(nearest.percentile_s("ping", 99)) if nearest else None},
         "cpu_s_per_transaction": nearest.cpu_s if nearest else None,
         "memory_bytes": nearest.memory_bytes if nearest else None,
         "steps": [

@@ -23,7 +23,7 @@ from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged_beside, limits_in
 from under_siege.judge.requirement_check import judged as judged_alone
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.speed_correction import SpeedCorrection
+from under_siege.judge.speed_correction import SpeedCorrection, fit_speed_correction
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, Case, axis
@@ -108,7 +108,9 @@ class Changes:
             in_one_run: whether the rounds were interleaved, so that their speeds need no further adjustment.
             has_common_speed: whether all rounds measured the speed on the same scale.
         """
-        self._correction, self._in_one_run, self.has_common_speed = correction, in_one_run, has_common_speed
+        self._correction = correction
+        self._in_one_run = in_one_run
+        self.has_common_speed = has_common_speed
         by_metric = estimates_for_changes(cases, correction)
         self._estimates = {  # by the first round of each case
             case[0]: {name: estimates[index] for name, estimates in by_metric.items()}
@@ -143,15 +145,17 @@ class Changes:
 
     def _log_speed(self, case: Rounds) -> float | None:
         """Return the mean logarithm of the speed relative to the mean of all cases, or None if it is unknown."""
-        speeds = [speed for each in case if (speed := self._correction.speed(each))] if self.has_common_speed else []
+        speeds = (
+            [speed for each in case if (speed := self._correction.rounds[each].speed)] if self.has_common_speed else []
+        )
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
 
     def _adjustment(self, name: str, case: Rounds) -> float:
         """Return the slope with which the metric has already been adjusted."""
         if name not in SPEED_CORRECTED:
             return 0.0
-        is_cpu_time = name == "cpu_s_per_transaction"
-        return (self._correction.cpu_coefficient if is_cpu_time else self._correction.coefficient)(case[0])
+        first = self._correction.rounds[case[0]]
+        return first.cpu_coefficient if name == "cpu_s_per_transaction" else first.coefficient
 
     def _possible_slopes(self, name: str, rounds: Rounds) -> tuple[float, float]:
         """Return the lowest and highest speed dependence that a metric may have.
@@ -161,7 +165,7 @@ class Changes:
         """
         if name not in SPEED_CORRECTED:  # it is unknown whether pings and events wait for tasks
             return 0.0, MOST_SLOPE
-        least = LEAST_SLOPE if all(map(self._correction.is_cpu_bound, rounds)) else 0.0
+        least = LEAST_SLOPE if all(self._correction.rounds[run].is_cpu_bound for run in rounds) else 0.0
         if name == "cpu_s_per_transaction":
             return least, MOST_SLOPE
         used = [1.0 if (cpus := _cpus_used(each)) is None else cpus for each in rounds]
@@ -270,11 +274,13 @@ class MetricChange:
     @property
     def as_measured(self) -> tuple[float | None, float | None]:
         """Return the metric as measured in each result, without speed adjustment."""
-        base, new = (
-            None if case is None else case.measured_per_s if self.figure == "rate_per_s" else case.shown(self.figure)
-            for case in (self.base, self.new)
-        )
-        return base, new
+
+        def measured(case: Summary | None) -> float | None:
+            if case is None:
+                return None
+            return case.measured_per_s if self.figure == "rate_per_s" else case.shown(self.figure)
+
+        return measured(self.base), measured(self.new)
 
     @property
     def values(self) -> tuple[float | None, float | None]:
@@ -400,7 +406,7 @@ def compare_results(base: Result, new: Result, permitted: float = 0.0) -> Result
     rounds = [[*comparison.ceiling_rounds, *comparison.rounds] for comparison in (before, after)]
     has_speeds = all(any(each.speed for case in cases for each in case) for cases in rounds)
     is_common = has_speeds and has_comparable_speed(base, new)
-    correction = SpeedCorrection(rounds[0], beside=rounds[1], corrected=is_common)
+    correction = fit_speed_correction(rounds[0], beside=rounds[1], corrected=is_common)
     changes = Changes([*rounds[0], *rounds[1]], correction, in_one_run=False, has_common_speed=is_common)
     ignored = _ignored_axes(before, after)
     old, now = _by_case(before, ignored), _by_case(after, ignored)

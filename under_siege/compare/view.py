@@ -159,7 +159,9 @@ def percent(fraction: float) -> str:
 def _verdicts(case: CasePair) -> str:
     """Return both verdicts, such as `ok → suspect`; one if they are equal; or an empty string if both are `ok`."""
     before, now = (MISSING if side is None else side.verdict for side in (case.base, case.new))
-    return "" if before == now == OK else before if before == now else f"{before} → {now}"
+    if before != now:
+        return f"{before} → {now}"
+    return "" if now == OK else now
 
 
 def _cell(change: MetricChange) -> Cell:

@@ -11,6 +11,7 @@ from common.errors import one_line
 from under_siege.drill.faults import CONTROL, FAULTS, Fault
 from under_siege.drill.injection import Need
 from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
+from under_siege.drill.recovery_check import has_recovered
 from under_siege.host.services import Services
 from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import Keep, Meanwhile, run_and_save
@@ -138,7 +139,7 @@ class Drill:
                 began, context = True, context_of(incident)
                 await fault.inject(context)
                 if not fault.ends_server and incident.left_whole is None:
-                    incident.left_whole = bool(incident.without) or await context.has_recovered()
+                    incident.left_whole = bool(incident.without) or await has_recovered(context)
             finally:
                 if not incident.left_whole:
                     await stack.aclose()

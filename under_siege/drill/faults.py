@@ -82,7 +82,9 @@ def _mark_stop_long(figures: Figures) -> str:
 
 
 def _mark_leave(figures: Figures) -> str:
-    next_s, task_s, requested_s = figures["next_s"], figures["task_s"] or 0.0, figures["asked_cpu_s"] or 0.0
+    next_s = figures["next_s"]
+    task_s = figures["task_s"] or 0.0
+    requested_s = figures["asked_cpu_s"] or 0.0
     if next_s is None:
         return DEAD
     are_cancelled = (figures["cpu_s"] or 0.0) <= MOST_WASTED_CPU * requested_s
@@ -108,21 +110,25 @@ def _mark_overload(figures: Figures) -> str:
 
 def _mark_left(figures: Figures) -> str:
     left = figures["left"] or 0.0
-    return _dead(figures) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
+    if left < LEFT_DEAD:
+        return _dead(figures)
+    return OK if left >= LEFT_OK else HURT
 
 
 def _mark_jobs(figures: Figures) -> str:
     """Return DEAD if the server completes no new job, HURT if accepted jobs were lost, and OK otherwise."""
-    return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
+    if not figures["takes_new"]:
+        return DEAD
+    return HURT if figures["lost"] else OK
 
 
-def _seconds(value: float | None) -> str:
-    return "never" if value is None else formatting.seconds(value)
+def _time(value_s: float | None) -> str:
+    return formatting.seconds_or(value_s, "never")
 
 
 def _recovery_time(figures: Figures) -> str:
     whole_s = figures["whole_s"]
-    return "at once" if whole_s is not None and whole_s < AT_ONCE_S else _seconds(whole_s)
+    return "at once" if whole_s is not None and whole_s < AT_ONCE_S else _time(whole_s)
 
 
 def _ping(figures: Figures) -> str:
@@ -135,17 +141,17 @@ def _ping(figures: Figures) -> str:
 
 def _exit(figures: Figures) -> str:
     status = figures.get("exit")
-    return "never" if status is None else f"{status:.0f} in {_seconds(figures['exit_s'])}"
+    return "never" if status is None else f"{status:.0f} in {_time(figures['exit_s'])}"
 
 
 def _wasted_cpu_time(figures: Figures) -> str:
     requested_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
-    return f"{_seconds(cpu_s)}{f' ({formatting.share(cpu_s / requested_s)})' if requested_s else ''}"
+    return f"{_time(cpu_s)}{f' ({formatting.share(cpu_s / requested_s)})' if requested_s else ''}"
 
 
 def _continued(figures: Figures) -> str:
     cpu_s = figures["cpu_s"] or 0.0
-    return f"{_seconds(figures['on_s'])} ({_seconds(cpu_s)} CPU)"
+    return f"{_time(figures['on_s'])} ({_time(cpu_s)} CPU)"
 
 
 def _added_memory(figures: Figures) -> str:
@@ -167,7 +173,7 @@ NEVER_ANSWERED: Column = (
     "never answered",
     lambda figures: f"{_count(figures['lost'])} of {_count(figures['accepted'])}",
 )
-LAST_RESULT: Column = ("last result after", lambda figures: _seconds(figures["last_s"]))
+LAST_RESULT: Column = ("last result after", lambda figures: _time(figures["last_s"]))
 
 _ALL = (
     Fault(
@@ -225,7 +231,7 @@ _ALL = (
         "leave",
         f"{injection.LEAVERS} disconnect",
         f"{injection.LEAVERS} clients disconnect before the response",
-        (("wasted CPU time", _wasted_cpu_time), ("next request", lambda figures: _seconds(figures["next_s"]))),
+        (("wasted CPU time", _wasted_cpu_time), ("next request", lambda figures: _time(figures["next_s"]))),
         injection.disconnect_clients,
         _mark_leave,
         needs=(Need.PROCESS,),
@@ -251,7 +257,7 @@ _ALL = (
                     map(_count, (figures["answered"], figures["refused"], _unanswered(figures))),
                 ),
             ),
-            ("all done after", lambda figures: _seconds(figures["done_s"])),
+            ("all done after", lambda figures: _time(figures["done_s"])),
         ),
         injection.overload,
         _mark_overload,

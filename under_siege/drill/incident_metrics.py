@@ -10,7 +10,9 @@ from under_siege.record.requests import CORRECT, FAILED_OUTCOMES, LOAD, PING
 
 # The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate over
 # WINDOW_S is at least RECOVERED times the rate before the fault.
-SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
+SETTLE_S = 0.3
+WINDOW_S = 0.5
+RECOVERED = 0.8
 Figures = dict[str, float | None]
 
 

@@ -118,17 +118,19 @@ def _cpu_s(process: psutil.Process) -> float:
 async def stop(context: FaultContext) -> None:
     """Send one request per user, then SIGTERM shortly after the first task has started."""
     context.set_task_cpu(STOP_CPU_S)
-    server, seen, before = context.server, context.incident.seen, context.started_tasks()
+    server = context.server
+    seen = context.incident.seen
+    before = context.tasks.started()
     async with context.sending_at_once(USERS, 3 * GRACE_S) as outcomes_of_all:
         if context.has_builtin_tasks:
-            await _must_begin(lambda: context.started_tasks() > before, "no task has started")
+            await _must_begin(lambda: context.tasks.started() > before, "no task has started")
         await asyncio.sleep(STOP_CPU_S / 4)
         if not was_sent(context, lambda: context.signal(signal.SIGTERM)):
             return
         await until(lambda: not server.alive(), 3 * GRACE_S)
         outcomes = await outcomes_of_all()
     context.incident.ended_s = context.now_s()
-    counts, begun = counts_of(outcomes), context.started_tasks() - before if context.has_builtin_tasks else USERS
+    counts, begun = counts_of(outcomes), context.tasks.started() - before if context.has_builtin_tasks else USERS
     answered = counts["answered"]
     seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": counts["refused"]}
     seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - (context.incident.fault_at_s or 0.0)}
@@ -149,7 +151,7 @@ async def _must_begin(has_begun: Callable[[], bool], otherwise: str) -> None:
 async def stop_long(context: FaultContext) -> None:
     """Send SIGTERM while endless tasks run."""
     for number in range(USERS):
-        context.make_next_task_endless(str(number))
+        context.tasks.make_next_endless(str(number))
     await stop(context)
 
 
@@ -177,7 +179,7 @@ async def disconnect_clients(context: FaultContext) -> None:
         incident.without = Need.WHOLE
         return
     context.began_s = time.monotonic()
-    cpu_s, before = context.cpu_s(), context.started_tasks()
+    cpu_s, before = context.cpu_s(), context.tasks.started()
     context.mark_fault()
     expected = await context.users.disconnect(LEAVERS, STAY_S)
     sent_s = time.monotonic()
@@ -191,7 +193,7 @@ async def disconnect_clients(context: FaultContext) -> None:
         "cpu_s": max(0.0, context.cpu_s() - cpu_s - each_s),
         "asked_cpu_s": LEAVERS * each_s,
         "task_s": each_s if is_builtin else expected.task_s,
-        "begun": context.started_tasks() - before - 1,
+        "begun": context.tasks.started() - before - 1,
     }
     incident.ended_s = context.now_s()
 
@@ -226,7 +228,9 @@ async def leave_streams(context: FaultContext) -> None:
 
 async def _last_busy_s(context: FaultContext, cpus: float = IDLE_CPUS) -> float | None:
     """Wait until the server is idle; return when it was last busy, or None if it is busy for CPU_LIMIT_S."""
-    deadline_s, last_busy_s, idle_checks = time.monotonic() + CPU_LIMIT_S, context.now_s(), 0
+    deadline_s = time.monotonic() + CPU_LIMIT_S
+    last_busy_s = context.now_s()
+    idle_checks = 0
     while time.monotonic() < deadline_s:
         idle_checks = idle_checks + 1 if await context.is_idle(cpus) else 0
         if idle_checks == IDLE_CHECKS:
@@ -285,8 +289,8 @@ async def _until_quick(context: FaultContext) -> float:
 async def start_an_endless_task(context: FaultContext) -> None:
     """Start one endless task under load."""
     async with context.under_load():
-        context.make_next_task_endless("one")
-        await _must_begin(lambda: not context.has_pending_endless_task(), "no task has become endless")
+        context.tasks.make_next_endless("one")
+        await _must_begin(lambda: not context.tasks.has_pending_endless(), "no task has become endless")
         context.mark_fault()
         await asyncio.sleep(AFTER_FAULT_S)
 

@@ -19,7 +19,9 @@ JOB_CPU_S = 0.05
 NEXT_RESULT_LIMIT_S, ALL_RESULTS_LIMIT_S = 20.0, 40.0
 GONE_S = 2.0  # the remaining jobs count as lost once the server has answered 404 for all of them for this long
 LOOK_S = 0.1  # pause between two polls of a job; Retry-After headers are ignored
-POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
+POST_LIMIT_S = 5.0
+NEW_LIMIT_S = 5.0
+DEATH_LIMIT_S = 5.0
 _NOT_SUPPORTED = (404, 405, 501)
 T = TypeVar("T")
 _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
@@ -84,7 +86,9 @@ async def _post(context: FaultContext) -> str | None:
 
 async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
     """Poll until every job has a result or no more results can be expected, then post a new job."""
-    at_s, requests, seen = context.incident.fault_at_s, context.incident.requests, context.incident.seen
+    at_s = context.incident.fault_at_s
+    requests = context.incident.requests
+    seen = context.incident.seen
     assert at_s is not None
     states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()
     unknown_since_s = time.monotonic()

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
 from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.load.http_client import HttpResponse, client, fetch, open_request, read_response
+from under_siege.load.http_client import HttpResponse, client, open_request, read_response
 from under_siege.load.pings import probing
 from under_siege.load.request import Request
 from under_siege.load.streams import BROKEN, read_stream
@@ -32,8 +32,6 @@ from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Incident, Record
 from under_siege.record.requests import (
     CHECK,
-    CORRECT,
-    FAILED_OUTCOMES,
     LATE,
     LOAD,
     LOST,
@@ -66,8 +64,12 @@ class Users:
         timeout_s: float,
         fresh: aiohttp.ClientSession | None = None,
     ) -> None:
-        self._session, self._fresh, self._url = session, fresh or session, url
-        self.expected, self.timeout_s, self._turns = expected, timeout_s, itertools.count()
+        self._session = session
+        self._fresh = fresh or session
+        self._url = url
+        self.expected = expected
+        self.timeout_s = timeout_s
+        self._turns = itertools.count()
 
     async def send(
         self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None
@@ -163,12 +165,6 @@ STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
 STOP_S = 0.05  # timeout for the server's exit after the last fault
 TIMEOUT_S = 5.0  # timeout of a request, at least
 QUEUED = 2 * USERS  # a request may take as long as this number of requests to an idle server
-# The recovery check requires this number of consecutive correct responses. If responses don't name their process, the
-# number is multiplied by the number of listening processes.
-CORRECT_IN_A_ROW = 20
-AT_ONCE = 4  # minimum number of concurrent requests in the recovery check; few enough that no server sheds load
-RECOVERY_LIMIT_S = 5.0  # timeout for the server to become idle, and then minimum timeout of the recovery check
-PING_LIMIT_S = 0.1  # timeout of a ping
 QUICK_OF_IDLE, LEAST_QUICK_S = 4.0, 0.2  # a response within 4 times the idle response time, or within 0.2 s, is quick
 
 
@@ -182,6 +178,32 @@ def quick_s(idle_answer_s: float | None) -> float:
     return max(LEAST_QUICK_S, QUICK_OF_IDLE * (idle_answer_s or 0.0))
 
 
+class DrillTasks:
+    """The tasks of the server under test, which share a directory with the drill: they report when they start."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / BEGUN).touch()
+
+    def set_cpu_time(self, cpu_s: float) -> None:
+        """Set the CPU time of all tasks that start from now on."""
+        new = self._folder / f"{LASTS}.new"
+        new.write_text(str(cpu_s), encoding="ascii")
+        new.rename(self._folder / LASTS)  # atomic, so that no task reads half of it
+
+    def make_next_endless(self, name: str) -> None:
+        """Ensure that the next task to start never ends."""
+        (self._folder / f"{ENDLESS}{name}").touch()
+
+    def has_pending_endless(self) -> bool:
+        """Return whether a requested endless task has yet to start."""
+        return any(self._folder.glob(f"{ENDLESS}*"))
+
+    def started(self) -> int:
+        """Return how many tasks have started."""
+        return (self._folder / BEGUN).stat().st_size
+
+
 @dataclass
 class FaultContext:
     """A warm server, the means to load and disturb it, and the incident to record."""
@@ -189,7 +211,7 @@ class FaultContext:
     server: Server
     session: aiohttp.ClientSession
     users: Users
-    folder: Path  # directory shared with the tasks
+    tasks: DrillTasks
     warm: Record  # its warm-up
     processes: int  # number of processes that answered during the warm-up, or 0 if responses don't name their process
     keep_alive: bool
@@ -208,26 +230,8 @@ class FaultContext:
     def set_task_cpu(self, cpu_s: float) -> None:
         """If the server runs built-in tasks, set the CPU time of all tasks that start from now on, and record it."""
         if self.has_builtin_tasks:
-            self.set_cpu_time(cpu_s)
+            self.tasks.set_cpu_time(cpu_s)
             self.incident.values["task"] = compute_task(cpu_s)
-
-    def set_cpu_time(self, cpu_s: float) -> None:
-        """Set the CPU time of all tasks that start from now on."""
-        new = self.folder / f"{LASTS}.new"
-        new.write_text(str(cpu_s), encoding="ascii")
-        new.rename(self.folder / LASTS)  # atomic, so that no task reads half of it
-
-    def make_next_task_endless(self, name: str) -> None:
-        """Ensure that the next task to start never ends."""
-        (self.folder / f"{ENDLESS}{name}").touch()
-
-    def has_pending_endless_task(self) -> bool:
-        """Return whether a requested endless task has yet to start."""
-        return any(self.folder.glob(f"{ENDLESS}*"))
-
-    def started_tasks(self) -> int:
-        """Return how many tasks have started."""
-        return (self.folder / BEGUN).stat().st_size
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
@@ -322,46 +326,6 @@ class FaultContext:
             raise psutil.NoSuchProcess(self.server.process.pid)
         self.server.process.send_signal(number)
 
-    async def has_recovered(self) -> bool:
-        """Return whether the server becomes idle within RECOVERY_LIMIT_S and then passes the recovery check."""
-        self.set_cpu_time(STEADY_CPU_S)
-        return await self._is_idle_soon() and await self.passes_check()
-
-    async def passes_check(self) -> bool:
-        """Run the recovery check until it passes, a request fails or its time is up; return whether it passed.
-
-        Each request opens a new connection, so that every listening process gets some requests.
-        """
-        incident = self.incident
-        incident.recovery_answers = CORRECT_IN_A_ROW * (1 if self.processes else self.server.listening_processes())
-        incident.recovery_processes = self.processes
-        limit_s = max(RECOVERY_LIMIT_S, QUICK_OF_IDLE * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
-        deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
-        while not incident.has_recovered and time.monotonic() < deadline_s:
-            await asyncio.gather(*(self.users.send_check(incident, self.began_s) for _ in range(at_once)))
-            if any(outcome in FAILED_OUTCOMES for outcome in incident.requests.only(CHECK).outcome):
-                break
-        return bool(incident.has_recovered)
-
-    async def _is_idle_soon(self) -> bool:
-        deadline_s = time.monotonic() + RECOVERY_LIMIT_S
-        while time.monotonic() < deadline_s and self.server.alive():
-            if await self._answers_soon() and await self.is_idle():
-                return True
-            await asyncio.sleep(LOOK_S)
-        return False
-
-    async def _answers_soon(self) -> bool:
-        if await self.users.send(timeout_s=quick_s(self.warm.idle_answer_s)) != CORRECT:
-            return False
-        if (ping := self.server.ping) is None:
-            return True
-        try:
-            pong = await fetch(self.session, self.server.url + ping.path, PING_LIMIT_S, request=ping.request)
-        except (CaseFailedError, aiohttp.ClientError):
-            return False
-        return ping.fits(pong.status, pong.body)
-
 
 ContextOf = Callable[[Incident], FaultContext]
 
@@ -380,7 +344,9 @@ async def warm_server(
     """
     record = new_record(plan, case, 0.0, case_round)
     async with contextlib.AsyncExitStack() as stack:
-        folder = stack.enter_context(_task_folder())
+        folder = stack.enter_context(TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")))
+        tasks = DrillTasks(Path(folder))
+        stack.enter_context(environment_variable(FOLDER, folder))
         fresh = await stack.enter_async_context(client())
         keep_alive = plan.load_of(case).keep_alive
         session = await stack.enter_async_context(client(keep_alive=keep_alive))
@@ -392,17 +358,17 @@ async def warm_server(
 
         def context_of(incident: Incident) -> FaultContext:
             incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s
-            context = FaultContext(server, session, users, folder, record, len(processes), keep_alive, incident)
+            context = FaultContext(
+                server=server,
+                session=session,
+                users=users,
+                tasks=tasks,
+                warm=record,
+                processes=len(processes),
+                keep_alive=keep_alive,
+                incident=incident,
+            )
             context.set_task_cpu(STEADY_CPU_S)
             return context
 
         yield context_of
-
-
-@contextlib.contextmanager
-def _task_folder() -> Iterator[Path]:
-    """Create a directory in which tasks report their start, and set an environment variable to its path."""
-    with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
-        (Path(folder) / BEGUN).touch()
-        with environment_variable(FOLDER, folder):
-            yield Path(folder)

@@ -78,7 +78,9 @@ def cell(outcome: FaultOutcome | None) -> Cell:
     if outcome is None:
         return Cell()
     if not outcome.figures:
-        return Cell("failed" if outcome.failure else "unknown" if outcome.is_undecided else NO_FIGURE)
+        if outcome.failure:
+            return Cell("failed")
+        return Cell("unknown" if outcome.is_undecided else NO_FIGURE)
     first, second = (text_of(outcome.figures) for _, text_of in FAULTS[outcome.fault].columns)
     text = f"{first} {MARKS.get(outcome.mark, '')}".rstrip()
     return Cell(text, TONES.get(outcome.mark, Tone.PLAIN), below=second)

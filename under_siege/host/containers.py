@@ -116,7 +116,9 @@ def _options(words: Sequence[str], place: int, switches: Collection[str]) -> tup
             while len(letters) > 1 and letters[0] in switches and letters[1] != "=":  # such as -it
                 found.append((letters[0], _ON))
                 letters = letters[1:]
-            name, equals, value = letters[0], letters[1:], letters[1:].removeprefix("=")
+            name = letters[0]
+            equals = letters[1:]
+            value = letters[1:].removeprefix("=")
         if not equals and name in switches:
             value = _ON
         elif not equals:

@@ -169,8 +169,8 @@ async def _environment(
     directory = DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
     if (directory / "bin" / "python").exists():  # it is broken if its Python has been removed
         return directory
-    which = f"Python {python.version}{' with ' * bool(packages)}{', '.join(packages)}"
-    tell(f"creating a virtual environment for {which}; this is done once")
+    its_packages = f" with {', '.join(packages)}" if packages else ""
+    tell(f"creating a virtual environment for Python {python.version}{its_packages}; this is done once")
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=DIRECTORY) as temporary, current_supervisor().removing(Path(temporary)):
         with contextlib.suppress(FileNotFoundError):

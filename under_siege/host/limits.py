@@ -177,7 +177,9 @@ class Group:
     """A cgroup for a server, or the one in which the bench itself runs, and the limits that apply to it."""
 
     def __init__(self, controllers: Mapping[str, Controller], limits: Limits, *, is_shared: bool = False) -> None:
-        self._of, self._limits, self._is_shared = controllers, limits, is_shared
+        self._of = controllers
+        self._limits = limits
+        self._is_shared = is_shared
 
     @property
     def folders(self) -> list[Path]:
@@ -226,7 +228,9 @@ class Group:
 
         An older user manager of systemd accepts a quota and ignores it. A newer one may withdraw a controller later.
         """
-        cpu, memory, limits = self._of.get(CPU), self._of.get(MEMORY), self._limits
+        cpu = self._of.get(CPU)
+        memory = self._of.get(MEMORY)
+        limits = self._limits
         if cpu and limits.cpus is not None and not math.isclose(cpu.cpus() or 0.0, limits.cpus, abs_tol=QUOTA_STEP):
             raise OSError(errno.ENOTSUP, f"the system ignores the quota of {limits.cpus:g} CPUs")
         if memory and limits.memory_bytes is not None:
@@ -279,7 +283,9 @@ def created(limits: Limits) -> Iterator[Group]:
     Raises:
         OSError: there can be none; nothing is left behind.
     """
-    name, own, controllers = f"under-siege-{uuid.uuid4().hex[:12]}", own_controllers(), dict[str, Controller]()
+    name = f"under-siege-{uuid.uuid4().hex[:12]}"
+    own = own_controllers()
+    controllers = dict[str, Controller]()
     group = Group(controllers, limits)
     with contextlib.ExitStack() as stack:
         if missing := [each for each in limits.needed if each not in own]:

@@ -74,8 +74,10 @@ def _commit() -> str:
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
     status = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False).stdout
     head = re.match(r"# branch\.oid ([0-9a-f]{12})", status)
+    if head is None:
+        return ""
     is_changed = re.search(r"^[^#]", status, re.MULTILINE)
-    return head[1] + "+" * bool(is_changed) if head else ""
+    return f"{head[1]}+" if is_changed else head[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ class OtherWork:
     """The CPU time of all processes except this one and its descendants."""
 
     def __init__(self) -> None:
-        self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
+        self._before_s = time.monotonic()
+        self._before = psutil.cpu_times()
+        self._own_before_s = _own_s()
 
     def share_pct(self, watch_s: float) -> float:
         """Return other processes' CPU time in the `watch_s` seconds after `__init__`, as a percentage of all CPUs."""

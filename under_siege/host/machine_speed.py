@@ -127,7 +127,9 @@ async def speed_probe() -> AsyncIterator[SpeedProbe]:
 
 
 async def _record_cpu_times(record: Record) -> None:
-    columns, cpus, due_s = record.cpu_times, sorted(current_division().servers), time.monotonic()
+    columns = record.cpu_times
+    cpus = sorted(current_division().servers)
+    due_s = time.monotonic()
     while True:
         columns.at_s.append(time.monotonic())
         times = psutil.cpu_times(percpu=True)

@@ -40,7 +40,10 @@ LONGEST_REASON = 400  # maximum number of characters of the reason why a command
 class Tail:
     """Read a stream to its end on a thread, so that the process never blocks, and keep the last lines."""
 
-    LINES, SHOWN, KEPT_BYTES, BREATH_S = 40, 4000, 65536, 0.005
+    LINES = 40
+    SHOWN = 4000
+    KEPT_BYTES = 65536
+    BREATH_S = 0.005
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None

@@ -25,7 +25,9 @@ _NET = Path("/proc/net")
 _LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
+_SIOCGIFFLAGS = 0x8913  # linux/sockios.h
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1  # linux/if.h
 _SETTINGS = Path("/proc/sys/net/ipv4")  # settings of the network namespace of the thread that opens them
 _FIRST_PORT = 32_768
 

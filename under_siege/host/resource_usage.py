@@ -121,7 +121,11 @@ def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
         processes = [psutil.Process(pid), *offspring(pid)]
     except psutil.NoSuchProcess:
         return None
-    used_s, waited_s, memory_bytes, kinds, counted = 0.0, 0.0, 0, set(), 0
+    used_s = 0.0
+    waited_s = 0.0
+    memory_bytes = 0
+    kinds = set()
+    counted = 0
     for process in processes:
         with contextlib.suppress(psutil.Error):  # the process has just ended, or is a zombie
             own_s, times = used_cpu_s(process), process.cpu_times()

@@ -93,7 +93,8 @@ def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
         return {text: text for text in longs}
     begin = _common([re.findall(_WORD, text) for text in longs])
     end = _common([re.findall(_WORD, text[len(begin) :])[::-1] for text in longs])
-    shorts = {text: f"{'…' * bool(begin)}{text[len(begin) : len(text) - len(end)]}{'…' * bool(end)}" for text in longs}
+    before, after = ("…" if shared else "" for shared in (begin, end))
+    shorts = {text: f"{before}{text[len(begin) : len(text) - len(end)]}{after}" for text in longs}
     cut = {
         text: short if len(short) <= most else f"{short[: most // 2]}…{short[-(most // 2) + 1 :]}"
         for text, short in shorts.items()
@@ -115,7 +116,9 @@ def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
 def short(name: str) -> str:
     """Return the number with which a server's name begins or, without a number, at most `SHORT` letters of the name."""
     number = name.split("_")[0]
-    return number if number.isdecimal() else name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
+    if number.isdecimal():
+        return number
+    return name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
 
 
 def in_plain_words(server: str, title: str) -> str:

@@ -89,7 +89,9 @@ def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int
 
 def _exact(hits: float, count: float) -> tuple[float, float]:
     """Return the Clopper-Pearson interval for counts that may be fractional."""
-    misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, special.betaincinv
+    misses = count - hits
+    tail = (1 - CONFIDENCE) / 2
+    quantile = special.betaincinv
     low = float(quantile(hits, misses + 1, tail)) if hits > 0 else 0.0
     high = float(quantile(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
     return low, high

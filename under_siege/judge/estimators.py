@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from under_siege import formatting
 from under_siege.record.requests import CORRECT, LATE, OPEN, Requests
 
 Floats = NDArray[np.float64]
@@ -231,7 +232,9 @@ def lateness_s(stalls_s: Sequence[float], load_s: float, percent: float) -> floa
     At a random time within a stall, the rest of the stall is left. A percentile of samples, of which a stall delays the
     next one, would hide long stalls (coordinated omission).
     """
-    left_s, longer_s, number = (1 - percent / 100) * load_s, 0.0, 0
+    left_s = (1 - percent / 100) * load_s
+    longer_s = 0.0
+    number = 0
     for number, stall_s in enumerate(sorted(stalls_s, reverse=True), 1):
         if longer_s - (number - 1) * stall_s >= left_s:
             return (longer_s - left_s) / (number - 1)
@@ -278,7 +281,9 @@ def cycles_of(rows: Rows, step_s: float = 0.01) -> Spans:
     """
     rows = rows[~rows.is_open]
     order = np.lexsort((rows.ended_s, rows.user))
-    ended, took, users = rows.ended_s[order], (rows.ended_s - rows.sent_s)[order], rows.user[order]
+    ended = rows.ended_s[order]
+    took = (rows.ended_s - rows.sent_s)[order]
+    users = rows.user[order]
     changes = users[1:] != users[:-1]
     first, last = np.ones(len(users), dtype=bool), np.ones(len(users), dtype=bool)
     first[1:], last[:-1] = changes, changes
@@ -339,7 +344,7 @@ class SteadyRate:
 
 
 def too_short(answers: int, end_s: float, why: str = "") -> SteadyRate:
-    few = f"{answers} response{'s'[: answers != 1]} in {end_s:.1f} s{why}"
+    few = f"{formatting.counted(answers, 'response')} in {end_s:.1f} s{why}"
     return SteadyRate(None, 0.0, too_short=f"the siege was too short to estimate the rate ({few}); use a longer --time")
 
 

@@ -50,7 +50,9 @@ class MeasuredCase:
     def throttled_pct(self) -> float | None:
         """Return the share of the periods of a CPU quota in which it was used up, or None without a quota."""
         throttled, periods = self._periods()
-        return 100 * sum(throttled) / sum(periods) if sum(periods) else 0.0 if self.rounds[0].quota else None
+        if sum(periods):
+            return 100 * sum(throttled) / sum(periods)
+        return 0.0 if self.rounds[0].quota else None
 
     def throttled_interval(self) -> Edges:
         low, high = share_between(*self._periods())

@@ -9,7 +9,7 @@ from under_siege.judge.estimates import USUAL_DEVIATION, Estimate
 from under_siege.judge.estimators import Waits
 from under_siege.judge.measured_case import Edges, MeasuredCase
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.speed_correction import SpeedCorrection
+from under_siege.judge.speed_correction import CorrectedRound
 from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.judge.units import TIME, Unit
 
@@ -56,16 +56,16 @@ class Metric:
     more_is_better: bool = False
     # Returns the values of a round, adjusted to the usual speed of the machine if possible. Most metrics have one value
     # per round. Without this function, the metric is neither compared nor ranked.
-    of_round: Callable[[SpeedCorrection, Round], list[float | None]] | None = None
+    of_round: Callable[[CorrectedRound, Round], list[float | None]] | None = None
     interval: Callable[[MeasuredCase, float, Estimate | None], Edges] = around
     # Returns the value of a round or, if it was not reached, a lower bound. If this function is set, a missing value
     # stands for a long wait, so a case has no estimate if any of its rounds lacks a value.
     at_least: Callable[[Round], float | None] | None = None
     # Returns the variance that known disturbances add to the logarithm of a round's value. If this function is set,
     # noise is assumed to come from the machine, and its variance is pooled over all cases.
-    disturbance: Callable[[SpeedCorrection, Round], float] | None = None
+    disturbance: Callable[[CorrectedRound], float] | None = None
     # Returns the variance to add if no case has a second round, which would show the noise between rounds.
-    single_round: Callable[[SpeedCorrection, Round], float] | None = None
+    single_round: Callable[[CorrectedRound], float] | None = None
     # Added to all values when cases are compared, because users don't notice smaller differences, and because the noise
     # of pings is a delay rather than a factor.
     tolerance: float = 0.0
@@ -105,6 +105,10 @@ class Metric:
 
 
 def response_metric(percent: int, meaning: str, **shown: Any) -> Metric:
+    def of_round(corrected: CorrectedRound, run: Round) -> list[float | None]:
+        seconds = run.response_s(percent)
+        return [seconds and seconds * corrected.times]
+
     def at_least(run: Round) -> float | None:
         if run.totals:
             return run.totals.percentile(percent)
@@ -117,7 +121,7 @@ def response_metric(percent: int, meaning: str, **shown: Any) -> Metric:
         meaning,
         f"p{percent}",
         percent=percent,
-        of_round=lambda correction, run: [correction.response_s(run, run.response_s(percent))],
+        of_round=of_round,
         at_least=at_least,
         **shown,
     )
@@ -170,7 +174,7 @@ def events_metric(
             return None
         return samples_of(run.streams).at_least_s(percent)
 
-    def of_round(_: SpeedCorrection, run: Round) -> list[float | None]:
+    def of_round(_: CorrectedRound, run: Round) -> list[float | None]:
         return [samples_of(run.streams).percentile(percent) if run.streams else None]
 
     return Metric(

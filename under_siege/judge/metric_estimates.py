@@ -105,7 +105,7 @@ def _pooled_of_job(cases: Sequence[Case], metric: Metric, correction: SpeedCorre
     variances = [variance_of for variance_of in added if variance_of]
 
     def disturbance(run: Round) -> float:
-        return sum(variance_of(correction, run) for variance_of in variances)
+        return sum(variance_of(correction.rounds[run]) for variance_of in variances)
 
     logs = _logs(cases, metric, correction)
     return weighted_estimates([[(log, disturbance(run)) for run, log in case] for case in logs], metric.usual_deviation)
@@ -141,7 +141,11 @@ def _round_values(
     of_round = metric.of_round
     assert of_round is not None
     values = [
-        [(run, value) for run in case for value in ([None] if run.record.failure else of_round(correction, run))]
+        [
+            (run, value)
+            for run in case
+            for value in ([None] if run.record.failure else of_round(correction.rounds[run], run))
+        ]
         for case in cases
     ]
     if metric.is_latency:

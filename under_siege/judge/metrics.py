@@ -9,7 +9,6 @@ from under_siege.judge.estimators import Waits
 from under_siege.judge.measured_case import MeasuredCase
 from under_siege.judge.metric import Metric, events_metric, longest_metric, ping_metric, response_metric
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.judge.units import COUNT, PERCENT, RATE, SHARE, SIZE, TIME
 
@@ -42,10 +41,10 @@ _ROWS = (
         of_streams="events/s",
         has_margin=True,
         more_is_better=True,
-        of_round=lambda correction, run: [correction.rate(run)],
+        of_round=lambda corrected, _: [corrected.rate],
         interval=MeasuredCase.around_estimate,
-        disturbance=SpeedCorrection.rate_variance,
-        single_round=SpeedCorrection.single_round_variance,
+        disturbance=lambda corrected: corrected.rate_variance,
+        single_round=lambda corrected: corrected.single_round_variance,
         is_compared=True,
         chart_name="rate",
         chart_title="responses per second, speed-adjusted",
@@ -251,8 +250,8 @@ _ROWS = (
         title="CPU per transaction",
         of_streams="CPU per event",
         is_wide=True,
-        of_round=lambda correction, run: [correction.cpu_s(run)],
-        disturbance=SpeedCorrection.cpu_variance,
+        of_round=lambda corrected, _: [corrected.cpu_s],
+        disturbance=lambda corrected: corrected.cpu_variance,
         needs_process=True,
         is_compared=True,
         chart_name="cpu",
@@ -271,7 +270,7 @@ _ROWS = (
     Metric(
         "speed",
         SHARE,
-        lambda case, _: case.mean(case.correction.speed),
+        lambda case, _: case.mean(lambda run: case.correction.rounds[run].speed),
         "CPU speed while this case was measured, compared with its mean over this run.",
         column="speed",
         is_wide=True,

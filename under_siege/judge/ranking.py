@@ -18,7 +18,7 @@ from under_siege.judge.metric import Metric, MetricValue
 from under_siege.judge.metric_estimates import Estimates, estimates_of, pooled_estimates, shares_of_ceiling, values_of
 from under_siege.judge.metrics import ESTIMATED
 from under_siege.judge.round_statistics import Round, cases_of
-from under_siege.judge.speed_correction import SpeedCorrection
+from under_siege.judge.speed_correction import SpeedCorrection, fit_speed_correction
 from under_siege.judge.summary import Summary, summary_of
 from under_siege.judge.suspicions import Evidence
 from under_siege.judge.verdict_rules import FAILED, OK
@@ -157,8 +157,8 @@ class Comparison:
 
     def summary_of_one(self, run: Round) -> Summary:
         """Return the summary of a single round, with the verdict of its case unless the round or the case failed."""
-        rate = _point(self.correction.rate(run))
-        ceiling = _point(self.correction.rate(run.ceiling)) if run.ceiling else None
+        rate = _point(self.correction.rounds[run].rate)
+        ceiling = _point(self.correction.rounds[run.ceiling].rate) if run.ceiling else None
         share = ratio(rate, ceiling) if rate and ceiling else None
         estimates = {"rate_per_s": rate, "of_ceiling": share}
         values = values_of([[run]], {key: [estimate] for key, estimate in estimates.items()}, self.correction)
@@ -180,7 +180,7 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     If `corrected` is true, intervals, ranks and shares of the ceiling are speed-adjusted.
     """
     everything = list(cases_of(result.records))
-    correction = SpeedCorrection(everything, corrected=corrected)
+    correction = fit_speed_correction(everything, corrected=corrected)
     measured = estimates_of(everything, correction)
     evidence = Evidence(everything, correction, measured[CPU_TIME])
     measured["of_ceiling"] = shares_of_ceiling(everything, measured["rate_per_s"])
@@ -236,8 +236,8 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
     values: list[float | None] = []
     for run in comparison.rounds_of(work):
         if run.record.alone_cpu_s:
-            speed = comparison.correction.speed(run) or 1.0
-            times = speed ** comparison.correction.cpu_coefficient(run)
+            speed = comparison.correction.rounds[run].speed or 1.0
+            times = speed ** comparison.correction.rounds[run].cpu_coefficient
             values.append(median(run.record.alone_cpu_s) * times)
     return estimates([values])[0]
 

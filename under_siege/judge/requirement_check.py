@@ -107,13 +107,17 @@ def outcome_of(goal: Goal, value: MetricValue | None) -> str:
     """Return the outcome that follows from the interval, or `UNDECIDED` if there is no interval."""
     edges = value.interval if value else None
     holds = goal.decided(*edges) if edges else None
-    return UNDECIDED if holds is None else MET if holds else MISSED
+    if holds is None:
+        return UNDECIDED
+    return MET if holds else MISSED
 
 
 def exit_code_of(results: Sequence[Judged]) -> int:
     """Return 1 if any requirement is missed, 3 if none is missed but any is undecided, or 0 if all are met."""
     outcomes = {check.outcome for check in results}
-    return 1 if MISSED in outcomes else 3 if UNDECIDED in outcomes else 0
+    if MISSED in outcomes:
+        return 1
+    return 3 if UNDECIDED in outcomes else 0
 
 
 def require(comparison: Comparison, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:

@@ -145,7 +145,9 @@ class Round:
         if self.streams:
             edges_s = clock(np.array([self.rate.from_s, self.load_s]))
             return float(self.rate.per_s * (self.load_s - self.rate.from_s) / (edges_s[1] - edges_s[0]))
-        spans, checks, end = on_clock(self.cycles, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
+        spans = on_clock(self.cycles, clock)
+        checks = on_clock(self.checks, clock)
+        end = clock(np.array([self.load_s]))
         rows = replace(
             self.rows, sent_s=clock(self.rows.sent_s), ended_s=clock(self.rows.ended_s), due_s=clock(self.rows.due_s)
         )
@@ -379,7 +381,9 @@ def _order(case: Case, record: Record) -> tuple[object, ...]:
         return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]
 
     number = record.server.rpartition("/")[2].split("_")[0]
-    place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
+    place = int(number) if number.isdecimal() else 10**9
+    if record.is_ceiling:
+        place = -1
     first = (*case.load, *(pair for pair in case.work if pair not in case.load))
     return sortable(first), place, record.server, sortable(pair for pair in case.values if pair not in first)
 

@@ -9,7 +9,8 @@ mixed work. The uncertainty of each correction adds to the variance of the round
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import NamedTuple
@@ -51,7 +52,9 @@ class Prior(NamedTuple):
     deviation: float
 
 
-COMPUTES, WAITS, DOES_BOTH = Prior(0.9, 0.15), Prior(0.0, 0.05), Prior(0.5, 0.3)
+COMPUTES = Prior(0.9, 0.15)
+WAITS = Prior(0.0, 0.05)
+DOES_BOTH = Prior(0.5, 0.3)
 NOT_CORRECTED = Slope(0.0, 0.0)
 
 
@@ -63,163 +66,165 @@ class _Fit(NamedTuple):
     cpu: Slope = NOT_CORRECTED
 
 
+@dataclass(frozen=True)
+class CorrectedRound:
+    """The metrics of a round at the usual speed, and the variance that the correction adds to their logarithms."""
+
+    is_cpu_bound: bool  # whether the task or, if it is unknown, the server was found to be purely CPU-bound
+    speed: float | None  # the machine's speed as a multiple of the usual speed
+    lowest_and_highest: tuple[float, float] | None  # speeds in the steady part, as multiples of the usual speed
+    coefficient: float  # how strongly the rate depends on the speed: 0 if not at all, about 1 if it is proportional
+    cpu_coefficient: float  # how strongly the work per CPU second depends on the speed
+    rate: float | None  # at the usual speed and without lost CPU time
+    rate_variance: float
+    single_round_variance: float
+    cpu_s: float | None  # CPU time per transaction
+    cpu_variance: float
+    times: float  # by which a response time is multiplied: in a closed loop, it is inversely proportional to the rate
+
+
+@dataclass(frozen=True)
 class SpeedCorrection:
-    """Adjust metrics to the usual speed of the machine, which is the mean over all rounds.
+    """All rounds, corrected to the usual speed of the machine, which is the mean over all of them.
 
     A server's own load also changes the CPU speed: sibling threads share a core, and more active cores reduce the turbo
     frequency. This effect belongs to the strategy, so it is estimated but not corrected.
     """
 
-    def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
-        """Fit the coefficients to all cases; `beside` holds the cases of another result that needs the same scale."""
-        results = [_with_speed(cases), _with_speed(beside)]
-        known = [run for rounds in results for run in rounds]
-        self._by_load, self._error_of_load = _slope_by_load(results)
-        self._usual_load = fmean(run.load_beside for run in known) if known else 0.0
-        self.usual = fmean(self._speed_of(run) for run in known) if known else None
-        self._fits: dict[Round, _Fit] = {}
-        self._rates_on_clock: dict[Round, float | None] = {}
-        if corrected and self.usual:
-            self._fit([*cases, *beside])
-
-    def speed(self, run: Round) -> float | None:
-        """Return the machine's speed in a round as a multiple of the usual speed."""
-        return self._speed_of(run) / self.usual if run.speed and self.usual else None
-
-    def lowest_and_highest(self, run: Round) -> tuple[float, float] | None:
-        """Return the lowest and highest speed in the steady part as multiples of the usual speed."""
-        if run.lowest_and_highest is None or not self.usual:
-            return None
-        usual = self.usual * self._effect_of_load(run)
-        return run.lowest_and_highest[0] / usual, run.lowest_and_highest[1] / usual
-
-    def coefficient(self, run: Round) -> float:
-        """Return how strongly the rate depends on the speed: 0 if not at all, about 1 if it is proportional."""
-        return self._fit_of(run).rate.value
-
-    def cpu_coefficient(self, run: Round) -> float:
-        """Return how strongly the work per CPU second depends on the speed."""
-        return self._fit_of(run).cpu.value
-
-    def is_cpu_bound(self, run: Round) -> bool:
-        """Return whether the task or, if it is unknown, the server was found to be purely CPU-bound."""
-        return self._fit_of(run).kind is COMPUTES
-
-    def rate(self, run: Round) -> float | None:
-        """Return the rate at the usual speed and without lost CPU time."""
-        rate = self._rate_on_clock(run)
-        return rate and rate * math.exp(-self._lost(run))
-
-    def rate_variance(self, run: Round) -> float:
-        """Return the variance that the correction adds to the logarithm of a round's rate."""
-        dependence, of_kind = self._cpu_dependence(run), 0.0
-        if self._fit_of(run).kind is DOES_BOTH and dependence:
-            # It is unknown how strongly the rate of a mixed workload depends on CPU time.
-            of_kind = (DOES_BOTH.deviation / COMPUTES.value * self._lost(run) / dependence) ** 2
-        of_slope = self._variance_of_slope(self._fit_of(run).rate, run)
-        return dependence**2 * _variance_of_loss(run) + of_kind + of_slope + run.rate.variance
-
-    def single_round_variance(self, run: Round) -> float:
-        """Return the variance of a rate's logarithm that the machine may have caused if there is no other round.
-
-        Without a second round, nothing shows whether steal time and other programs cost the server as much as they
-        used, more, or nothing, so the standard deviation is the size of the loss. Speed changes count as the standard
-        error of the mean speed.
-        """
-        knows_work = run.record.alone_cpu_s or run.streams
-        if run.record.is_paced or (knows_work and self._fit_of(run).kind is WAITS):
-            return 0.0
-        variance = 0.0
-        others = 0.0 if run.is_limited_by_its_quota() else other_work(run) - USUAL_OTHER_WORK
-        for lost in (stolen(run), min(MOST_LOST, max(0.0, others))):
-            variance += math.log1p(-lost) ** 2
-        if run.speeds is not None:
-            logs = np.log(run.speeds.moments(run.rate.from_s, run.load_s))
-            variance += float(logs.var()) / len(logs)
-        return variance
-
-    def cpu_s(self, run: Round) -> float | None:
-        """Return the CPU time per transaction at the usual speed."""
-        rate, used = self._rate_on_clock(run), run.cpus_used()
-        is_steady = not run.totals and not run.record.is_paced
-        if self._fit_of(run).kind is COMPUTES and self.usual and rate and used and is_steady:
-            return used / rate  # the number of CPUs in use does not depend on the speed, so only the rate adds an error
-        used_s = run.cpu_s_per_transaction()
-        return used_s and used_s * (self.speed(run) or 1.0) ** self.cpu_coefficient(run)
-
-    def cpu_variance(self, run: Round) -> float:
-        """Return the variance that the correction adds to the logarithm of a round's CPU time."""
-        return self._variance_of_slope(self._fit_of(run).cpu, run)
-
-    def _variance_of_slope(self, slope: Slope, run: Round) -> float:
-        uncertain = slope.variance + (BETWEEN_SIEGES**2 if slope.value else 0.0)
-        return uncertain * math.log(self.speed(run) or 1.0) ** 2
+    usual: float | None  # None if no speed is known
+    rounds: Mapping[Round, CorrectedRound]
+    usual_load: float
+    error_of_load: float  # standard error of the effect of the load
 
     def shared_variance(self, case: Case) -> float:
         """Return the variance that all rounds share because the effect of their own load on the speed is uncertain."""
-        by_load = (fmean(run.load_beside for run in case) - self._usual_load) * self._error_of_load
-        return (self.coefficient(case[0]) * by_load) ** 2
+        by_load = (fmean(run.load_beside for run in case) - self.usual_load) * self.error_of_load
+        return (self.rounds[case[0]].coefficient * by_load) ** 2
 
-    def response_s(self, run: Round, seconds: float | None) -> float | None:
-        """Adjust a response time to the usual speed; in a closed loop, it is inversely proportional to the rate."""
-        rate = self.rate(run)
-        return seconds and seconds * (run.rate.per_s / rate if rate and run.rate.per_s else 1.0)
 
-    def _rate_on_clock(self, run: Round) -> float | None:
-        if run not in self._rates_on_clock:
-            coefficient, rate = self.coefficient(run), run.rate.per_s
-            if coefficient and self.usual and run.speeds is not None:
-                rate = run.rate_on(run.speeds.clock(self.usual * self._effect_of_load(run), coefficient))
-            self._rates_on_clock[run] = rate
-        return self._rates_on_clock[run]
+def fit_speed_correction(
+    cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True
+) -> SpeedCorrection:
+    """Fit the coefficients to all cases, and correct each round.
 
-    def _cpu_dependence(self, run: Round) -> float:
-        """Return how strongly the rate depends on CPU time, from 0 to 1."""
-        return min(1.0, self.coefficient(run) / COMPUTES.value)
+    Args:
+        beside: the cases of another result that needs the same scale.
+        corrected: if False, only the speeds of the rounds are computed.
+    """
+    results = [_with_speed(cases), _with_speed(beside)]
+    by_load, error_of_load = _slope_by_load(results)
+    everything = [*cases, *beside]
+    effects = {run: math.exp(by_load * run.load_beside) for case in everything for run in case}
+    speeds = {run: run.speed / effect for run, effect in effects.items() if run.speed}
+    known = [run for rounds in results for run in rounds]
+    usual = fmean(speeds[run] for run in known) if known else None
+    fits = _fits(everything, speeds) if corrected and usual else {}
+    return SpeedCorrection(
+        usual=usual,
+        rounds={run: _corrected(run, fits.get(run, _Fit()), usual, effect) for run, effect in effects.items()},
+        usual_load=fmean(run.load_beside for run in known) if known else 0.0,
+        error_of_load=error_of_load,
+    )
 
-    def _lost(self, run: Round) -> float:
-        """Return the logarithm of the share of the rate that remained despite the lost CPU time."""
-        return self._cpu_dependence(run) * (math.log1p(-stolen(run)) + math.log1p(-taken_by_others(run)))
 
-    def _speed_of(self, run: Round) -> float:
-        """Return the speed without the effect of the server's own load."""
-        assert run.speed is not None
-        return run.speed / self._effect_of_load(run)
+def _fits(cases: Sequence[Case], speeds: Mapping[Round, float]) -> dict[Round, _Fit]:
+    """Fit one slope of the CPU time to each job, and one slope of the rate to its cases of the same kind."""
+    fits = {}
+    for job in dict.fromkeys(case[0].case.job for case in cases):
+        of_job = [case for case in cases if case[0].case.job == job]
+        cpu = _slope(of_job, speeds, _work_per_cpu_s, COMPUTES)
+        task = _kind_of_task(of_job)
+        kinds = [task or _kind_of_server(case) for case in of_job]
+        for kind in dict.fromkeys(kinds):
+            alike = [case for case, of_case in zip(of_job, kinds, strict=True) if of_case is kind]
+            rate = _slope(alike, speeds, partial(_undisturbed, kind=kind), kind)
+            if kind is WAITS and rate.value < HARDLY:
+                rate = NOT_CORRECTED
+            for run in itertools.chain(*alike):  # pauses and arrivals, not the speed, determine a paced rate
+                fits[run] = _Fit(kind, NOT_CORRECTED if run.record.is_paced else rate, cpu)
+    return fits
 
-    def _effect_of_load(self, run: Round) -> float:
-        return math.exp(self._by_load * run.load_beside)
 
-    def _fit_of(self, run: Round) -> _Fit:
-        return self._fits.get(run, _Fit())
+def _slope(
+    cases: Sequence[Case], speeds: Mapping[Round, float], value_of: Callable[[Round], float | None], prior: Prior
+) -> Slope:
+    """Fit one slope to all cases, each centered, and shrink it towards the prior if there is little data."""
+    products = squares = 0.0
+    for case in cases:
+        known = [(run, value) for run in case if run.speed and run.rate.per_s and (value := value_of(run))]
+        if len(known) > 1:
+            x = np.array([math.log(speeds[run]) for run, _ in known])
+            y = np.array([math.log(value) for _, value in known])
+            weights = np.array([1 / (1 + _variance_of_loss(run) / BETWEEN_ROUNDS**2) for run, _ in known])
+            x, y = (column - float(weights @ column / weights.sum()) for column in (x, y))
+            products, squares = products + float(x * weights @ y), squares + float(x * weights @ x)
+    trust = BETWEEN_ROUNDS**2 / prior.deviation**2
+    value = (products + prior.value * trust) / (squares + trust)
+    return Slope(min(max(0.0, value), MOST_SLOPE), BETWEEN_ROUNDS**2 / (squares + trust))
 
-    def _fit(self, cases: Sequence[Case]) -> None:
-        for job in dict.fromkeys(case[0].case.job for case in cases):
-            of_job = [case for case in cases if case[0].case.job == job]
-            cpu = self._slope(of_job, _work_per_cpu_s, COMPUTES)
-            task = _kind_of_task(of_job)
-            kinds = [task or _kind_of_server(case) for case in of_job]
-            for kind in dict.fromkeys(kinds):
-                alike = [case for case, of_case in zip(of_job, kinds, strict=True) if of_case is kind]
-                rate = self._slope(alike, partial(_undisturbed, kind=kind), kind)
-                if kind is WAITS and rate.value < HARDLY:
-                    rate = NOT_CORRECTED
-                for run in itertools.chain(*alike):  # pauses and arrivals, not the speed, determine a paced rate
-                    self._fits[run] = _Fit(kind, NOT_CORRECTED if run.record.is_paced else rate, cpu)
 
-    def _slope(self, cases: Sequence[Case], value_of: Callable[[Round], float | None], prior: Prior) -> Slope:
-        """Fit one slope to all cases, each centered, and shrink it towards the prior if there is little data."""
-        products = squares = 0.0
-        for case in cases:
-            known = [(run, value) for run in case if run.speed and run.rate.per_s and (value := value_of(run))]
-            if len(known) > 1:
-                x = np.array([math.log(self._speed_of(run)) for run, _ in known])
-                y = np.array([math.log(value) for _, value in known])
-                weights = np.array([1 / (1 + _variance_of_loss(run) / BETWEEN_ROUNDS**2) for run, _ in known])
-                x, y = (column - float(weights @ column / weights.sum()) for column in (x, y))
-                products, squares = products + float(x * weights @ y), squares + float(x * weights @ x)
-        trust = BETWEEN_ROUNDS**2 / prior.deviation**2
-        value = (products + prior.value * trust) / (squares + trust)
-        return Slope(min(max(0.0, value), MOST_SLOPE), BETWEEN_ROUNDS**2 / (squares + trust))
+def _corrected(run: Round, fit: _Fit, usual: float | None, effect_of_load: float) -> CorrectedRound:
+    own_usual = usual and usual * effect_of_load
+    speed = run.speed / effect_of_load / usual if run.speed and usual else None
+    lowest_and_highest = None
+    if run.lowest_and_highest is not None and own_usual:
+        lowest_and_highest = run.lowest_and_highest[0] / own_usual, run.lowest_and_highest[1] / own_usual
+
+    def variance_of(slope: Slope) -> float:
+        uncertain = slope.variance + (BETWEEN_SIEGES**2 if slope.value else 0.0)
+        return uncertain * math.log(speed or 1.0) ** 2
+
+    on_clock = run.rate.per_s
+    if fit.rate.value and own_usual and run.speeds is not None:
+        on_clock = run.rate_on(run.speeds.clock(own_usual, fit.rate.value))
+    dependence = min(1.0, fit.rate.value / COMPUTES.value)  # how strongly the rate depends on CPU time, from 0 to 1
+    log_left = dependence * (math.log1p(-stolen(run)) + math.log1p(-taken_by_others(run)))
+    rate = on_clock and on_clock * math.exp(-log_left)
+    of_kind = 0.0
+    if fit.kind is DOES_BOTH and dependence:
+        # It is unknown how strongly the rate of a mixed workload depends on CPU time.
+        of_kind = (DOES_BOTH.deviation / COMPUTES.value * log_left / dependence) ** 2
+
+    used, cpu_s = run.cpus_used(), run.cpu_s_per_transaction()
+    if fit.kind is COMPUTES and usual and on_clock and used and not run.totals and not run.record.is_paced:
+        cpu_s = (
+            used / on_clock
+        )  # the number of CPUs in use does not depend on the speed, so only the rate adds an error
+    elif cpu_s:
+        cpu_s *= (speed or 1.0) ** fit.cpu.value
+    return CorrectedRound(
+        is_cpu_bound=fit.kind is COMPUTES,
+        speed=speed,
+        lowest_and_highest=lowest_and_highest,
+        coefficient=fit.rate.value,
+        cpu_coefficient=fit.cpu.value,
+        rate=rate,
+        rate_variance=dependence**2 * _variance_of_loss(run) + of_kind + variance_of(fit.rate) + run.rate.variance,
+        single_round_variance=_single_round_variance(run, fit.kind),
+        cpu_s=cpu_s,
+        cpu_variance=variance_of(fit.cpu),
+        times=run.rate.per_s / rate if rate and run.rate.per_s else 1.0,
+    )
+
+
+def _single_round_variance(run: Round, kind: Prior) -> float:
+    """Return the variance of a rate's logarithm that the machine may have caused if there is no other round.
+
+    Without a second round, nothing shows whether steal time and other programs cost the server as much as they
+    used, more, or nothing, so the standard deviation is the size of the loss. Speed changes count as the standard
+    error of the mean speed.
+    """
+    knows_work = run.record.alone_cpu_s or run.streams
+    if run.record.is_paced or (knows_work and kind is WAITS):
+        return 0.0
+    variance = 0.0
+    others = 0.0 if run.is_limited_by_its_quota() else other_work(run) - USUAL_OTHER_WORK
+    for lost in (stolen(run), min(MOST_LOST, max(0.0, others))):
+        variance += math.log1p(-lost) ** 2
+    if run.speeds is not None:
+        logs = np.log(run.speeds.moments(run.rate.from_s, run.load_s))
+        variance += float(logs.var()) / len(logs)
+    return variance
 
 
 def _variance_of_loss(run: Round) -> float:
@@ -335,7 +340,9 @@ def _kind_of_server(case: Case) -> Prior:
 
 
 def _kind(share: float, computes: float, waits: float) -> Prior:
-    return COMPUTES if share >= computes else WAITS if share <= waits else DOES_BOTH
+    if share >= computes:
+        return COMPUTES
+    return WAITS if share <= waits else DOES_BOTH
 
 
 def _slope_by_load(results: Sequence[Sequence[Round]]) -> tuple[float, float]:

@@ -227,7 +227,7 @@ def _event_times(kind: str, values: Values) -> EventTimes | None:
 
 def _speed(rounds: Sequence[Round], values: Values, correction: SpeedCorrection) -> Speed | None:
     mean = _value(values, "speed")
-    extremes = [extreme for run in rounds if (extreme := correction.lowest_and_highest(run)) is not None]
+    extremes = [extreme for run in rounds if (extreme := correction.rounds[run].lowest_and_highest) is not None]
     if mean is None or not extremes:
         return None
     return Speed(mean, min(low for low, _ in extremes), max(high for _, high in extremes))

@@ -161,7 +161,7 @@ def _cpu_need(runs_of: dict[Round, list[_Run]], correction: SpeedCorrection) -> 
     groups = []
     for case_round, runs in runs_of.items():
         usual = (correction.usual if case_round.speeds is not None else None) or 1.0
-        power = correction.cpu_coefficient(case_round)
+        power = correction.rounds[case_round].cpu_coefficient
         for group in ([run for run in runs if run.at_s < 0], [run for run in runs if run.at_s >= 0]):
             logs = [math.log(run.cpu_s) + power * math.log(run.speed / usual) for run in group if run.cpu_s > 0]
             groups += [fmean(logs)] if logs else []
@@ -219,7 +219,9 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
     """
     if measured.record.is_paced:
         return _more_requests_than_users(measured)
-    spans, tool, rows = measured.spans, measured.record.tool, measured.rows[~measured.rows.is_open]
+    spans = measured.spans
+    tool = measured.record.tool
+    rows = measured.rows[~measured.rows.is_open]
     took_s = rows.ended_s - rows.sent_s
     there_s = float(spans.ended_s[spans.last].sum())
     if measured.streams:  # their users don't start together
@@ -375,9 +377,10 @@ def _of_shared_quota(measured: Round, generator_s: float) -> str | None:
     quota_s = quota * measured.load_s
     if not measured.is_limited_by_its_quota() or generator_s <= GENERATOR * quota_s:
         return None
+    cpus = "CPUs" if quota > 1 else "CPU"
     return (
         f"{measured.record.tool} and the bench used {100 * generator_s / quota_s:.0f} % of the quota of {quota:g} "
-        f"CPU{'s'[: quota > 1]} that they share with the server; run the bench outside the container, with --cpus"
+        f"{cpus} that they share with the server; run the bench outside the container, with --cpus"
     )
 
 

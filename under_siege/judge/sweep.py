@@ -206,7 +206,9 @@ def sweeps(comparison: Comparison) -> Iterator[Sweep]:
 
 
 def _line(comparison: Comparison, along: str, places: Sequence[int]) -> Line:
-    cases, rates, pings = comparison.cases, comparison.measured["rate_per_s"], comparison.measured["ping_p99_s"]
+    cases = comparison.cases
+    rates = comparison.measured["rate_per_s"]
+    pings = comparison.measured["ping_p99_s"]
     known = [(number(cases[place].case.get(along)) or 0.0, place, rate) for place in places if (rate := rates[place])]
     known.sort(key=lambda point: point[0])
     ordered = [place for _, place, _ in known]

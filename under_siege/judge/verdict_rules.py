@@ -251,7 +251,9 @@ def _failure(measured: Round) -> tuple[str, str] | None:
 
 
 def _wrong_answer(measured: Round) -> str | None:
-    record, columns, expected = measured.record, measured.totals.columns, measured.record.answer_bytes
+    record = measured.record
+    columns = measured.totals.columns
+    expected = measured.record.answer_bytes
     checks, rows = measured.check_rows, measured.rows
     for problem in checks.problem[checks.outcome == WRONG]:
         return f"a response check under load failed: {problem}"

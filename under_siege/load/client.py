@@ -91,7 +91,10 @@ class ClientOutput:
     def __init__(
         self, requests: Requests, began_s: float, sender: Sender = "load", *, has_streams: bool = False
     ) -> None:
-        self._requests, self._began_s, self._sender, self._has_streams = requests, began_s, sender, has_streams
+        self._requests = requests
+        self._began_s = began_s
+        self._sender = sender
+        self._has_streams = has_streams
         self._waits_us: dict[int, list[int]] = {}  # of the streams in progress, by user
         self._problems = Counter[str]()
         self.reconnected, self.stalls_s = 0, list[float]()

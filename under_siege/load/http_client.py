@@ -177,7 +177,9 @@ async def read_raw_response(reader: asyncio.StreamReader, method: str, most_byte
     parser = h11.Connection(h11.CLIENT)
     parser.send(h11.Request(method=method, target="/", headers=[("Host", "it")]))  # determines what may follow
     parser.send(h11.EndOfMessage())
-    status, headers, body = 0, dict[str, str](), bytearray()
+    status = 0
+    headers = dict[str, str]()
+    body = bytearray()
     while len(body) <= most_bytes and not isinstance(event := parser.next_event(), h11.EndOfMessage):
         if event is h11.NEED_DATA:
             data = await reader.read(65536)

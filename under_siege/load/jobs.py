@@ -13,7 +13,9 @@ from under_siege.record.record import CaseFailedError
 
 ACCEPTED, BUSY = 202, 503  # states of a job: unfinished, and unknown because the server is busy
 PREFER = ("Prefer", "wait=10")  # RFC 7240; a server that ignores it responds immediately, usually with Retry-After
-POLL_S, SOONEST_S, LATEST_S = 0.05, 0.01, 60.0  # pause before the next poll of a check, minimum and maximum
+POLL_S = 0.05  # pause before the next poll of a check
+SOONEST_S = 0.01  # the shortest pause
+LATEST_S = 60.0  # the longest pause
 
 
 class JobsTool(Client):

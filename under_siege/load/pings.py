@@ -176,7 +176,10 @@ class AnswerCheck:
         *,
         is_cut: bool = False,
     ) -> None:
-        self._verify, self._requests, self._began_s, self._is_cut = verify, requests, began_s, is_cut
+        self._verify = verify
+        self._requests = requests
+        self._began_s = began_s
+        self._is_cut = is_cut
 
     async def check(self, in_a_row: int = 1) -> None:
         """Send `in_a_row` requests on one connection, verify the last response, and record the outcome."""
@@ -228,7 +231,9 @@ async def watch_drain(
     load_ended_s = (record.load_began_s or 0.0) + (record.load_s or 0.0)
     at_end_s = record.samples.cpu_s[-1] if record.samples.cpu_s else None
     now_s = time.monotonic()
-    until_s, is_done, after_s = now_s + limit_s, False, cpu_s()
+    until_s = now_s + limit_s
+    is_done = False
+    after_s = cpu_s()
     busy_until_s = now_s if _cpus(at_end_s, after_s, now_s - load_ended_s) >= BUSY_CPUS else load_ended_s
     while not is_done and time.monotonic() < until_s:
         began_s = time.monotonic()
@@ -271,7 +276,9 @@ async def counting_replaced_workers(
         children: returns the ids of all current descendants of the first process.
     """
     masters = {_parent(pid) for pid in workers} & {root, *children()}
-    seen, started, ended = children(), set[int](), 0
+    seen = children()
+    started = set[int]()
+    ended = 0
 
     def look() -> None:
         nonlocal seen, ended

@@ -100,9 +100,15 @@ def values_at(value: object, path: Sequence[str]) -> Iterator[object]:
     key, *rest = path
     children: list[object] = []
     if isinstance(value, dict):
-        children = list(value.values()) if key == "*" else [value[key]] if key in value else []
+        if key == "*":
+            children = list(value.values())
+        elif key in value:
+            children = [value[key]]
     elif isinstance(value, list):
-        children = value if key == "*" else value[int(key) :][:1] if key.isdecimal() else []
+        if key == "*":
+            children = value
+        elif key.isdecimal() and int(key) < len(value):
+            children = [value[int(key)]]
     for child in children:
         yield from values_at(child, rest)
 

@@ -47,7 +47,9 @@ class Siege(Driver):
     # A connection needs a file descriptor below FD_SETSIZE (1,024), or it fails with `unable to connect` (sock.c).
     most_users = 1000
     returns_cookies = True
-    step_s, least_s, start_s = 0.01, 0.0, 0.0
+    step_s = 0.01
+    least_s = 0.0
+    start_s = 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
         if spec.keep_alive:

@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import aiohttp
 
@@ -34,7 +35,7 @@ EVENT_STREAM = "text/event-stream"
 STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by piece
 ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
-BROKEN = "broken_stream"  # code of a failure: the connection was closed in the middle of a stream
+BROKEN: Final = "broken_stream"
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
 LONGEST_ERROR = 200  # number of characters of an error event that a message quotes
 DONE = b"[DONE]"  # the last event of the streams of language models, which is not JSON like the others
@@ -51,7 +52,10 @@ class EventParser:
     """
 
     def __init__(self, kind: str) -> None:
-        self._kind, self._rest, self._is_after_cr, self._is_first = kind, b"", False, True
+        self._kind = kind
+        self._rest = b""
+        self._is_after_cr = False
+        self._is_first = True
         self._data: list[bytes] = []
         self._name = b""
 
@@ -115,9 +119,14 @@ class EventCheck:
                 stream that contains such an event is wrong, whatever the rule.
             count: the expected number of events; None: any number above 0.
         """
-        self._rule, self._right, self._count, self._kind = rule, right, count, kind
+        self._rule = rule
+        self._right = right
+        self._count = count
+        self._kind = kind
         self._whole = b"".join(right) if kind == CHUNKS else b""
-        self._problem, self.seen, self.size_bytes = "", 0, 0
+        self._problem = ""
+        self.seen = 0
+        self.size_bytes = 0
         self._may_report_errors = kind == CHUNKS or any(map(reports_error, right))
 
     def take(self, event: bytes) -> None:

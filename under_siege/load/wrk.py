@@ -95,7 +95,9 @@ class Wrk(Driver):
 
     @staticmethod
     def _script(spec: LoadSpec) -> str:
-        return _SEVERAL if spec.paths else _MIXED if spec.mix else _SINGLE
+        if spec.paths:
+            return _SEVERAL
+        return _MIXED if spec.mix else _SINGLE
 
     def errors(self, report: str) -> list[str]:
         kinds = re.findall(r'"(connect|read|write)": [1-9]', report)

@@ -216,7 +216,9 @@ def _warn_of_long_tasks(plan: Plan, expectations: Expectations, watcher: Progres
     needed_s = {case: most_needed_s(case.users, expectations[case.work]) for case in plan.cases}
     slowest = {case.job: case for case in sorted(plan.cases, key=needed_s.__getitem__)}
     for case in slowest.values():
-        what, task_s, time_s = case.task or plan.load_of(case).path, expectations[case.work].task_s, plan.load.time_s
+        what = case.task or plan.load_of(case).path
+        task_s = expectations[case.work].task_s
+        time_s = plan.load.time_s
         if time_s is not None and time_s < needed_s[case]:
             watcher.warn(
                 f"--time {time_s:g}s is too short for {what} with {case.users} users: "

@@ -17,16 +17,22 @@ from under_siege.record.requests import OPEN, Requests
 from under_siege.suite.expected_response import Expectation
 
 NO_LIMIT_S = 3600.0
-START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # timeouts for the generator's start, its exit, and its last lines
+START_S = 30.0  # timeout for the generator's start
+END_S = 5.0  # timeout for its exit
+LAST_LINES_S = 0.05  # timeout for its last lines
 
 
 class Generator:
     """A process of the bench's own client that sends one series of requests and adds them to the table of a record."""
 
     def __init__(self, process: ManagedProcess, errors: Tail) -> None:
-        self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
+        self._process = process
+        self._errors = errors
+        self.awake = Wakefulness(process.pid)
         self._output: ClientOutput | None = None
-        self.ready, self.ended, self._asked = False, 0, 0
+        self.ready = False
+        self.ended = 0
+        self._asked = 0
 
     def take(self, line: str, _arrived_s: float) -> None:
         """Parse a line that the generator printed."""

@@ -39,7 +39,7 @@ from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.duration import Length
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Case
-from under_siege.record.record import CaseFailedError, Record
+from under_siege.record.record import CaseFailedError, Record, tool_failure
 from under_siege.record.requests import LOAD, OPEN, close_loop
 from under_siege.secrets import masked
 from under_siege.suite.expected_response import Expectation
@@ -75,7 +75,9 @@ class LoadRun:
     """One run of a load tool, whose results go to a record."""
 
     def __init__(self, tool: Tool, spec: LoadSpec, record: Record) -> None:
-        self._tool, self._spec, self._record = tool, spec, record
+        self._tool = tool
+        self._spec = spec
+        self._record = record
         self._running: RunningTool | None = None
         self._own: ClientOutput | None = None  # what the bench's own client reports
 
@@ -165,7 +167,9 @@ class LoadRun:
         )
 
     async def _listen(self, length: Length, tell: Callable[[], None], process: ManagedProcess, terminal: int) -> None:
-        name, record, has_count = self._tool.driver.name, self._record, self._spec.requests is not None
+        name = self._tool.driver.name
+        record = self._record
+        has_count = self._spec.requests is not None
         began_s, most_bytes = record.load_began_s or 0.0, MOST_MEMORY * psutil.virtual_memory().available
         if has_count:
             length.last_until(REQUESTS_LIMIT_S)
@@ -180,7 +184,7 @@ class LoadRun:
             if process.ended() is not has_count:
                 limit = f"did not finish within {REQUESTS_LIMIT_S:.0f} s"
                 why = limit if has_count else "exited before the siege was over"
-                raise CaseFailedError(f"{name}_failed", f"{name} {why}")
+                raise CaseFailedError(tool_failure(name), f"{name} {why}")
             record.load_s = time.monotonic() - began_s
             used_s = _cpu_s(process.pid)
             record.tool_cpu_s = None if used_s is None else used_s - start_cpu_s
@@ -256,7 +260,9 @@ class LoadRun:
 
     async def _drive_in_bursts(self, length: Length) -> None:
         """Run the tool repeatedly until the time is over, and record the totals of each run."""
-        spec, driver, record = self._spec, self._tool.driver, self._record
+        spec = self._spec
+        driver = self._tool.driver
+        record = self._record
         assert record.load_began_s is not None
         count, each_s = (1, spec.time_s) if spec.requests else length.bursts(driver.least_s)
         length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + driver.start_s)
@@ -274,14 +280,16 @@ class LoadRun:
         limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + driver.start_s + OVERRUN_S
         command = await asyncio.to_thread(self._command, spec)  # writing many paths must not delay a ping
         began_s, process = time.monotonic(), self._process(command)
-        stdout, stderr, awake = Tail(process.stdout), Tail(process.stderr), Wakefulness(process.pid)
+        stdout = Tail(process.stdout)
+        stderr = Tail(process.stderr)
+        awake = Wakefulness(process.pid)
         try:
             while not process.ended() and time.monotonic() < began_s + limit_s:
                 awake.sample()
                 await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
             ended_s = time.monotonic()
             if not process.ended():
-                raise CaseFailedError(f"{driver.name}_failed", f"{driver.name} did not finish within {limit_s:.0f} s")
+                raise CaseFailedError(tool_failure(driver.name), f"{driver.name} did not finish within {limit_s:.0f} s")
             await stdout.read_to_end()
             await stderr.read_to_end()
             used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it exists until it is reaped
@@ -303,7 +311,7 @@ class LoadRun:
         if totals is None:
             quoted = last_line(output.stdout, output.stderr)
             why = f"{driver.name} ended with exit code {output.status} and printed no results; {quoted}"
-            raise CaseFailedError(f"{driver.name}_failed", why)
+            raise CaseFailedError(tool_failure(driver.name), why)
         took_s = max(SHORTEST_S, totals.took_s or lasted_s)
         row = {**asdict(totals), "requests": list(totals.requests), "took_s": round(took_s, 6)}
         row["began_s"] = round(ended_s - took_s - (record.load_began_s or 0.0), 6)
@@ -336,7 +344,7 @@ async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> Non
     with reading_lines(terminal, lambda line, _: lines.append(line)):
         await until(lambda: bool(lines) or process.ended(), START_LIMIT_S)
     if not lines or process.ended():
-        raise CaseFailedError(f"{name}_failed", f"{name} did not start")
+        raise CaseFailedError(tool_failure(name), f"{name} did not start")
 
 
 def _cpu_s(pid: int) -> float | None:
@@ -352,7 +360,7 @@ def _check_memory(pid: int, most_bytes: float, record: Record) -> None:
             why = f"{record.tool} used {MOST_MEMORY:.0%} of the free memory and was stopped"
             if record.tool == "siege":
                 why += ': siege 4.0 leaks 20 KB with each 503; use tool = "wrk" in a suite, or a longer queue'
-            raise CaseFailedError(f"{record.tool}_memory", why)
+            raise CaseFailedError(tool_failure(record.tool, "memory"), why)
 
 
 def processes_for(users: int, computing_cpus: float | None = None) -> int:
@@ -445,7 +453,9 @@ class _BaselineLines:
     """Record the lines of `under_siege.subprocess_scripts.no_server_baseline`, and ignore the output of the task."""
 
     def __init__(self, record: Record, length: Length, tell: Callable[[], None]) -> None:
-        self._record, self._length, self._tell = record, length, tell
+        self._record = record
+        self._length = length
+        self._tell = tell
         self.began_s = 0.0
 
     def take(self, line: str, _arrived_s: float) -> None:
@@ -455,7 +465,9 @@ class _BaselineLines:
             sent_s, ended_s = self._at_s(checked[1]), self._at_s(checked[2])
             self._record.requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome="correct")
         elif done := _TASK.fullmatch(line):
-            user, at_s, size_bytes = int(done[1]), self._at_s(done[3]), int(done[4])
+            user = int(done[1])
+            at_s = self._at_s(done[3])
+            size_bytes = int(done[4])
             self._record.requests.add(
                 LOAD,
                 user=user,

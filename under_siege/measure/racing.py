@@ -34,7 +34,10 @@ class Race:
             say: announces that the run takes longer.
             limits_s: the time limit, and the time limit if the answer is still undecided.
         """
-        self._decide, self._among, self._say, self._clock = decide, among, say, clock
+        self._decide = decide
+        self._among = among
+        self._say = say
+        self._clock = clock
         self._began_s, (self._limit_s, self._longest_s) = clock(), limits_s
         self._is_extended = False
 

@@ -79,7 +79,9 @@ class Server:
         target, suite = plan.targets[case.server], plan.suite
         self.group = group  # the cgroup whose limits apply to the server
         self._container = container
-        self.url, self._port, self._python = url, port, plan.python_of(case)
+        self.url = url
+        self._port = port
+        self._python = plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self._application = suite.application
         self.is_application = suite.application is not None
@@ -167,17 +169,16 @@ class Server:
             return await work
         except CaseFailedError as failed:
             may_say = failed.code in ("error_answer", "not_ready", "refused_request")
-            if not may_say or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
+            if not may_say or not await until(lambda: bool(last_error(self._all_stderr())), STDERR_LIMIT_S):
                 raise
-            raise CaseFailedError(failed.code, f"{failed}; the last error on stderr: {self._last_error()}") from None
+            raise CaseFailedError(
+                failed.code, f"{failed}; the last error on stderr: {last_error(self._all_stderr())}"
+            ) from None
 
     def gil_enabled_by(self) -> str:
         """Return the module that enabled the GIL, according to free-threaded Python's warning, or an empty string."""
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
-
-    def _last_error(self) -> str:
-        return last_error(self._all_stderr())
 
     def _all_stderr(self) -> str:
         return self._stderr.all_kept() if self._stderr else ""
@@ -201,7 +202,10 @@ class Server:
         status = process.reap()
         if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
-        error, quoted = self._last_error(), last_line(stderr.text(), self._stdout.text() if self._stdout else "")
+        error, quoted = (
+            last_error(self._all_stderr()),
+            last_line(stderr.text(), self._stdout.text() if self._stdout else ""),
+        )
         if missing := re.search(r"ModuleNotFoundError: No module named '([\w]+)", error or quoted):
             return self._missing(missing[1])
         said = f"; {quoted}"
@@ -295,10 +299,15 @@ class Server:
             return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
         if status in (401, 403):
             return f"; use {header} with the header that it requires, such as Authorization"
+        if status not in (404, 405):
+            return ""
+        option = "--path" if self.ping is None else "--ping"
+        if self._application is None:
+            option = "path under [load]"
         routes = self._application.routes if self._application else ()
-        option = "path under [load]" if not self._application else "--path" if self.ping is None else "--ping"
+        method = "another method, or " if status == 405 else ""
         known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
-        return f"; use {'another method, or ' * (status == 405)}{option} with {known}" if status in (404, 405) else ""
+        return f"; use {method}{option} with {known}"
 
     async def _follow_listener(self) -> None:
         """Find the process that listens if it is outside the process tree of the command: an orphan, such as a daemon.
@@ -381,7 +390,9 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
     target = plan.targets[case.server]
     addresses = await services.addresses(target.needs)
     async with contextlib.AsyncExitStack() as stack:
-        port, start, container = None, None, None
+        port = None
+        start = None
+        container = None
         group = stack.enter_context(limited(Limits.of(case)))
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)

@@ -215,7 +215,10 @@ class ResultWriter:
     """Save a result after each change, if there is a file for it. If the disk is full, the run continues."""
 
     def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
-        self._result, self._path, self._watcher, self.is_complete = result, path, watcher, path is not None
+        self._result = result
+        self._path = path
+        self._watcher = watcher
+        self.is_complete = path is not None
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
     def keep(self, kept: Kept) -> None:
@@ -313,8 +316,9 @@ async def _prepared(
             result.left_out = list(ready.left_out)
             if plan.load.own_network:
                 network.enter_context(own_network(watcher.warn, plan.load.ports))
+            in_background = asyncio.to_thread(meanwhile) if meanwhile else asyncio.sleep(0)
             versions, expectations, _ = await asyncio.gather(
-                package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+                package_versions(ready), expectations_of(ready, needed, watcher), in_background
             )
             result.environment = made_legible(msgspec.structs.replace(result.environment, packages_of=versions))
             _note_rule(ready, expectations, result)

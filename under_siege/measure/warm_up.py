@@ -26,7 +26,7 @@ from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_str
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
-from under_siege.record.record import CaseFailedError, Record
+from under_siege.record.record import CaseFailedError, FailureCode, Record, tool_failure
 from under_siege.secrets import masked
 from under_siege.suite.expected_response import LEAST_TIMEOUT_S, Expectation
 
@@ -154,7 +154,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
         except TimeoutError:
             said = stderr.text() or stdout.text()
             why = f"{tool.driver.name} sent no request; its output: {masked(said)[-200:]!r}"
-            raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
+            raise CaseFailedError(tool_failure(tool.driver.name), why) from None
         finally:
             await process.stop(grace_s=0)
             await asyncio.gather(*filter(None, listeners))
@@ -318,7 +318,7 @@ async def verify(
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
         is_error = answer.status != expected.status or any(map(reports_error, getattr(answer, "events", ())))
-        code = "error_answer" if is_error else "wrong_answer"
+        code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
         raise CaseFailedError(code, f"{method} {path}{like} returned {problem}")

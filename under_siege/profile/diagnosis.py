@@ -29,10 +29,14 @@ from under_siege.record.record import Profile
 
 # A function is reported if it takes this share of the time, occurs in this many samples and, on an event loop, blocks
 # it for this time per request.
-LEAST_REPORTED_SHARE, LEAST_REPORTED_SAMPLES, LEAST_BLOCKED_S = 0.05, 10, 0.002
+LEAST_REPORTED_SHARE = 0.05
+LEAST_REPORTED_SAMPLES = 10
+LEAST_BLOCKED_S = 0.002
 # Threads compete for the GIL if code that needs it runs for this share of the time, and either more threads than this
 # compute on average, or main threads wait in the kernel for this share of the time.
-GIL_IN_DEMAND_SHARE, COMPETING_THREADS, MAIN_THREAD_WAIT_SHARE = 0.5, 1.3, 0.3
+GIL_IN_DEMAND_SHARE = 0.5
+COMPETING_THREADS = 1.3
+MAIN_THREAD_WAIT_SHARE = 0.3
 FULL_POOL_SHARE = 0.8  # a pool is full if its threads are busy for this share of the time
 IDLE_OF_BUSIEST, BUSY_CPUS = 0.1, 0.5  # CPU time of an idle process divided by that of the busiest; CPUs of the latter
 _LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")

@@ -52,7 +52,11 @@ class Profiler:
         keep: Callable[[Profile], None],
         time_s: float = TIME_S,
     ) -> None:
-        self._plan, self._tool, self._expectations, self._keep, self._time_s = plan, tool, expectations, keep, time_s
+        self._plan = plan
+        self._tool = tool
+        self._expectations = expectations
+        self._keep = keep
+        self._time_s = time_s
         self._profiled: set[Case] = set()
 
     async def after_siege(self, case_run: CaseRun, server: Server) -> None:

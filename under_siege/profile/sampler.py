@@ -35,7 +35,10 @@ RATE_PER_S = 10  # each sample costs about 0.35 ms of CPU time, and each start o
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
 LONGEST_DELAY_S = 15.0  # how much longer than planned a pass is allowed to take, because the machine may be busy
 LOCK_CHECK_INTERVAL_S = 0.05
-MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
+MOST_BYTES = 64_000_000
+MOST_STACKS = 4000
+MOST_FRAMES = 120
+MOST_LETTERS = 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
@@ -190,7 +193,9 @@ def _count(name: str, pid: int, file: Path, counts: dict[tuple[int, str, str], C
 
 def _add(profile: Profile, counts: dict[tuple[int, str, str], Counter[str]], folder: Path) -> None:
     """Add the most frequent stacks to the profile, without the middle frames of very deep stacks."""
-    profile.frames, profile.stacks, indices = Frames(), Stacks(), dict[Frame, int]()
+    profile.frames = Frames()
+    profile.stacks = Stacks()
+    indices = dict[Frame, int]()
     for (pid, thread, stack), of_pass in sorted(counts.items(), key=lambda item: -item[1].total())[:MOST_STACKS]:
         texts = stack.split(";")
         texts = texts if len(texts) <= MOST_FRAMES else texts[: MOST_FRAMES // 2] + texts[-MOST_FRAMES // 2 :]

@@ -171,7 +171,9 @@ LEAST_LOCKED_SHARE = 0.3  # locks are reported if threads wait for them for at l
 
 
 def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
-    spots, threads, busy = diagnosis.thread_hotspots, diagnosis.threads, _percent(diagnosis.threads_busy)
+    spots = diagnosis.thread_hotspots
+    threads = diagnosis.threads
+    busy = _percent(diagnosis.threads_busy)
     at_locks = [spot for spot in spots if spot.state == LOCK]
     waiting = sum(spot.wall for spot in at_locks) / threads
     if waiting >= LEAST_LOCKED_SHARE:

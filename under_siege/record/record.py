@@ -3,7 +3,7 @@
 Times are in seconds since the load began, unless a comment says otherwise.
 """
 
-from typing import Annotated
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
 from msgspec import Meta
@@ -40,10 +40,79 @@ Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_INDEX)]
 Metric = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 
+# The codes of failures, which results and JSON contain. Don't rename them, because programs read them.
+FailureCode = Literal[
+    "ab_failed",
+    "ab_memory",
+    "broken_stream",  # the connection was closed in the middle of a stream
+    "client_failed",
+    "client_memory",
+    "died",
+    "endless_stream",
+    "error_answer",
+    "generator_failed",
+    "id_file_exists",
+    "interpreters",
+    "jobs_failed",
+    "jobs_memory",
+    "keep_alive",
+    "locust_failed",
+    "locust_memory",
+    "missing_library",
+    "missing_package",
+    "missing_program",
+    "no_answer",
+    "no_backlog",
+    "no_cgroup",
+    "no_check",
+    "no_command",
+    "no_decoder",
+    "no_environment",
+    "no_fault",
+    "no_job",
+    "no_limits",
+    "no_permission",
+    "no_port",
+    "no_process",
+    "no_profiler",
+    "no_runtime",
+    "no_samples",
+    "no_service",
+    "no_stream",
+    "not_prepared",
+    "not_python",
+    "not_ready",
+    "not_stopped",
+    "open_files",
+    "out_of_memory",  # beyond the memory limit
+    "own_state",
+    "port_kept",
+    "profiler_failed",
+    "refused",
+    "refused_request",
+    "service_died",
+    "siege_failed",
+    "siege_memory",
+    "stranger",
+    "stressor_failed",
+    "stressor_memory",
+    "unsuitable_container",
+    "wrk_failed",
+    "wrk_memory",
+    "wrong_answer",
+]
+OUT_OF_MEMORY: Final = "out_of_memory"
+
+
+def tool_failure(tool: str, kind: Literal["failed", "memory"] = "failed") -> FailureCode:
+    """Return the code for a load tool that failed or used too much memory."""
+    return cast("FailureCode", f"{tool}_{kind}")
+
+
 class CaseFailedError(Exception):
     """Raised if a case has no results. `code` is for programs, and the message is for people."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: FailureCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -158,9 +227,6 @@ class Drain(msgspec.Struct, frozen=True):
     backlog: Count | None  # number of queued jobs at the end of the load, as reported by the server
     is_done: bool  # whether the server became idle
     restarts: SmallCount = 0  # processes that the server started during this time
-
-
-OUT_OF_MEMORY = "out_of_memory"  # the code of a failure beyond the memory limit
 
 
 class LimitUsage(msgspec.Struct, frozen=True):

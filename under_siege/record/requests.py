@@ -11,7 +11,9 @@ import msgspec
 from msgspec import Meta
 
 # Limits of the values in untrusted files: larger than any measurement, but small enough to compute with.
-LONGEST_S, LARGEST_INDEX, LARGEST = 1e6, 10**6, 2**53
+LONGEST_S = 1e6
+LARGEST_INDEX = 10**6
+LARGEST = 2**53
 
 Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU, user or request; -1: unknown
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]

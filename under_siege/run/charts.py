@@ -14,6 +14,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary, half_width
 from under_siege.judge.verdict_rules import OK
 from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
+from under_siege.show.view import finite
 
 _ROOM = 1.08  # length of an axis as a multiple of the largest plausible value; longer bars are cut
 _LEAST_S = 0.0005  # shorter pings are drawn at this value, because the axis is logarithmic
@@ -164,7 +165,7 @@ def memory(cases: Sequence[Summary]) -> Chart:
 def tradeoff(cases: Sequence[Summary], ceiling: Summary | None) -> Chart:
     """Chart throughput against the 99th percentile of ping latency."""
     points: Rows = [
-        {"case": case, "x": ping.p99 or ping.max, "x_low": ping.p99_low, "x_high": _finite(ping.p99_high)}
+        {"case": case, "x": ping.p99 or ping.max, "x_low": ping.p99_low, "x_high": finite(ping.p99_high)}
         for case in cases
         if (ping := case.ping_s) is not None
     ]
@@ -340,8 +341,4 @@ def _rate_and_longest(run: Round) -> str:
     longest_s = run.pings.longest_s()
     rate = f", {formatting.rate(run.rate.per_s)}/s as measured" if run.rate.per_s else ""
     longest = f"longest ping {formatting.seconds(longest_s)}" if longest_s is not None else "no pings"
-    return f"{run.completed} response{'s'[: run.completed != 1]}{rate}; {longest}"
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value == math.inf else value
+    return f"{formatting.counted(run.completed, 'response')}{rate}; {longest}"

@@ -216,7 +216,8 @@ def _streams(field: Field, conditions: str, dots: int) -> Figure:
         "events, and the thick line is the median. Further left is better; a long tail to the right means that streams "
         "stutter. If fewer lines are drawn, the load ended before these events arrived.",
         partial(_streams_chart, field, dots),
-        "Gaps, 99th percentile: " + _each(field.cases, lambda case: _seconds(case.gap_s.p99 if case.gap_s else None)),
+        "Gaps, 99th percentile: "
+        + _each(field.cases, lambda case: formatting.seconds_or(case.gap_s.p99 if case.gap_s else None, "unknown")),
         headline=stream_charts.headline(field.cases),
         on_slide=partial(_streams_chart, field.fastest(), dots),
         conditions=conditions,
@@ -343,10 +344,6 @@ def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
 
 def _ping(case: Summary) -> str:
     return formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "no pings"
-
-
-def _seconds(value_s: float | None) -> str:
-    return "unknown" if value_s is None else formatting.seconds(value_s)
 
 
 def _in_ms(value_s: float | None) -> str:

@@ -87,15 +87,15 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> Cell:
         return Cell()
     if case.verdict == FAILED or case.rate_per_s is None:
         return Cell(case.verdict, Tone.BAD if case.verdict == FAILED else Tone.WARNING, in_terminal=f"{case.verdict} ")
-    best = "rate_per_s" in case.best
-    mark = "*" if best else "?" if case.verdict != OK else " "
+    mark, tone = (" ", Tone.PLAIN) if case.verdict == OK else ("?", Tone.WARNING)
+    if "rate_per_s" in case.best:
+        mark, tone = "*", Tone.BEST
     lines = [f"{formatting.rate(case.rate)}{mark}"]
     if case.of_ceiling is not None and id(case) not in ceilings:
         lines.append(f"{formatting.share(case.of_ceiling.mean)} ")
     lines += [f"{text_of(METRICS[key], case)} " for key in ("first_event_p99_s", "gap_p99_s") if case.has_streams]
     if case.ping_s:
         lines.append(f"{text_of(METRICS['ping_p99_s'], case)} ")
-    tone = Tone.BEST if best else Tone.PLAIN if case.verdict == OK else Tone.WARNING
     return Cell(lines[0], tone, in_terminal="\n".join(lines))
 
 

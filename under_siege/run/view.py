@@ -124,8 +124,8 @@ def _requests(comparison: Comparison) -> Iterator[Table]:
                 Cell(request.name),
                 Cell(formatting.share(request.share_pct / 100)),
                 Cell(_availability(request.availability_pct)),
-                Cell(_seconds(request.response_s.p50)),
-                Cell(_seconds(request.response_s.p99)),
+                Cell(formatting.seconds_or(request.response_s.p50, "")),
+                Cell(formatting.seconds_or(request.response_s.p99, "")),
                 Cell(f"{request.mean_bytes:,.0f}"),
             ]
         )
@@ -140,10 +140,6 @@ def _requests(comparison: Comparison) -> Iterator[Table]:
 
 def _availability(value: float | None) -> str:
     return "" if value is None else METRICS["availability_pct"].unit.text(value)
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else formatting.seconds(value)
 
 
 def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_main: bool) -> Row:

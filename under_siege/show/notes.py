@@ -213,7 +213,8 @@ def _of_quotas(comparison: Comparison) -> Iterator[tuple[str, str]]:
             "which delays every request, including health checks",
         )
     if quota := next(filter(None, (run.quota_of_the_bench for run in comparison.every_round())), None):
-        yield "quota", f"the servers share a quota of {quota:g} CPU{'s'[: quota > 1]} with the load tool and the bench"
+        cpus = "CPUs" if quota > 1 else "CPU"
+        yield "quota", f"the servers share a quota of {quota:g} {cpus} with the load tool and the bench"
 
 
 def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -313,7 +314,7 @@ def of_traces(result: Result) -> str:
     same = [
         *(next(iter(labels)) for name, labels in seen.items() if len(labels) == 1 and name not in ("workers", "users"))
     ]
-    return " · ".join([*same, f"{requests} request{'s'[: requests != 1]} at the same moment", cores(result)])
+    return " · ".join([*same, f"{formatting.counted(requests, 'request')} at the same moment", cores(result)])
 
 
 def cores(result: Result) -> str:

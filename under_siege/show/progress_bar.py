@@ -30,7 +30,9 @@ class ProgressBar:
             disable=quiet or not console.is_terminal,
         )
         self._task = self._progress.add_task("setting up", total=cases, rate="")
-        self._began_s, self._answers, self._cases_done = 0.0, 0, 0
+        self._began_s = 0.0
+        self._answers = 0
+        self._cases_done = 0
 
     def __enter__(self) -> "ProgressBar":
         self._progress.start()
@@ -54,7 +56,9 @@ class ProgressBar:
             self.warn(message)
 
     def case_begins(self, what: str, time_s: float) -> None:
-        self._began_s, self._answers, self._time_s = 0.0, 0, time_s
+        self._began_s = 0.0
+        self._answers = 0
+        self._time_s = time_s
         self._progress.update(self._task, description=what, rate="")
 
     def answer_came(self) -> None:

@@ -8,7 +8,7 @@ from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.judge.units import exact_share
-from under_siege.show.view import Cell, Column, Row, Table, Tone
+from under_siege.show.view import Cell, Column, Row, Table, Tone, finite
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 
@@ -111,13 +111,9 @@ def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
             "outcome": judged.outcome,
             "figure": judged.goal.figure,
             "of_base": judged.goal.of_base,
-            **{name: _finite(getattr(judged.known, name, None)) for name in ("value", "low", "high")},
+            **{name: finite(getattr(judged.known, name, None)) for name in ("value", "low", "high")},
             "more_requests": judged.more,
             "doubt": judged.doubt,
         }
         for judged in results
     ]
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value

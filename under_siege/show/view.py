@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,6 +14,13 @@ if TYPE_CHECKING:  # slow imports, because of the charts
     from under_siege.show.charts import Chart
 
 CsvValue = str | float | None
+
+
+def finite(value: float | None) -> float | None:
+    """Return the value, or None if it is infinite, because JSON has no infinity."""
+    return None if value is None or math.isinf(value) else value
+
+
 STAR = "★"  # marks cells with Tone.BEST; in texts, each output format replaces it with its own mark
 
 

@@ -73,7 +73,9 @@ class Load:
     """The requests of one load, and the lines to print."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self._given, self._order, self._left = order, order["order"], order["count"] or sys.maxsize
+        self._given = order
+        self._order = order["order"]
+        self._left = order["count"] or sys.maxsize
         self._pause = Pause(*order["pause"]) if order["pause"] else None
         self._requests = [_request(data) for data in order["requests"]]
         self._rights = [RightAnswer.from_json(data["right"]) for data in order["requests"]]
@@ -178,8 +180,14 @@ class Exchange:
     """One request and its response. If it is cancelled, its outcome is `open`, unless an event was already wrong."""
 
     def __init__(self, load: Load, session: aiohttp.ClientSession, user: int, right: RightAnswer) -> None:
-        self._load, self._session, self._user, self._right = load, session, user, right
-        self.status, self.size_bytes, self.outcome, self.problem = 0, 0, "open", ""
+        self._load = load
+        self._session = session
+        self._user = user
+        self._right = right
+        self.status = 0
+        self.size_bytes = 0
+        self.outcome = "open"
+        self.problem = ""
         self._check: EventCheck | None = None
         self._waits_us: list[int] = []
 

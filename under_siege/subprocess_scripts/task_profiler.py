@@ -150,7 +150,9 @@ def _again(spec: str) -> StepResult:
 
 def _yields(spec: str) -> StepResult:
     """Measure how often the task yields, and the longest time between two yields."""
-    value, pauses, waits = resolve(spec)(), _Pauses(), 0
+    value = resolve(spec)()
+    pauses = _Pauses()
+    waits = 0
     if inspect.iscoroutine(value):
         import asyncio  # a slow import that few tasks need
 
@@ -193,7 +195,9 @@ def _threads(spec: str) -> StepResult:
     the time of the single run is adjusted to the speed of the two runs: it is the waiting time of the single run plus
     the mean CPU time of the two runs. Time spent waiting for a CPU does not count.
     """
-    trials, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
+    trials = list[tuple[float, float]]()
+    stalled_s = 0.0
+    began_s = time.monotonic()
     with futures.ThreadPoolExecutor(2) as pool:
         for _ in range(RUNS):
             run, cpu_wait_s = pool.submit(_once_in_thread, spec).result()

@@ -300,7 +300,7 @@ def missing(deployments: Collection[Deployment], servers: Mapping[str, str]) -> 
 def completed(deployment: Deployment, name: str, application: Application) -> str:
     """Insert the application into a command."""
     module, _, attribute = name.partition(":")
-    first, _, rest = attribute.partition(".")
+    first = attribute.partition(".")[0]
     call = "()" if application.is_factory else ""
     load = f"from {module} import {first}"
     if not module.isidentifier() and "-" in module:  # servers can import my-app.py, but `import` can't
@@ -310,7 +310,7 @@ def completed(deployment: Deployment, name: str, application: Application) -> st
         "APP": name,
         " FACTORY": f" {deployment.factory}" if application.is_factory and deployment.factory else "",
         "IMPORT": load,
-        "RESULT": f"{first}{'.' * bool(rest)}{rest}{call}",
+        "RESULT": f"{attribute}{call}",
     }
     command = deployment.command
     for word, value in values.items():

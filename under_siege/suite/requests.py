@@ -296,7 +296,9 @@ def _body_rule(table: ExpectTable) -> BodyRule:
         except re.error as error:
             raise invalid_value("expect.pattern", table.pattern, f"a regular expression ({error})") from None
         return BodyRule(PATTERN, pattern=table.pattern)
-    return BodyRule(FIELDS if fields else JSON if table.ignore else body, fields, tuple(table.ignore))
+    if fields:
+        return BodyRule(FIELDS, fields, tuple(table.ignore))
+    return BodyRule(JSON if table.ignore else body, ignored=tuple(table.ignore))
 
 
 def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

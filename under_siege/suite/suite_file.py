@@ -114,16 +114,19 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
         servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
         _check_axes_are_used(axes, top, list(servers.values()))
         check_placeholders("prepare", top.prepare, ("suite", "files", "python"))
-        ceiling, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
+        ceiling_name, expect = _ceiling(top.servers), expect_of(top.expect, folder, axes)
         load = load_of(top, expect, folder)
         axes |= _limits_and_paces(top)
         if top.python:
             axes["python"] = (str(folder.resolve() / top.python),)
-        names = [name for name in servers if name != ceiling]
+        names = [name for name in servers if name != ceiling_name]
+        ceiling = NO_SERVER if top.load.task else None
+        if ceiling_name:
+            ceiling = servers[ceiling_name]
         targets = tuple(servers[name] for name in _selected(names, only))
         return Suite(
             targets=targets,
-            ceiling=servers[ceiling] if ceiling else NO_SERVER if top.load.task else None,
+            ceiling=ceiling,
             load=load,
             axes=axes,
             expect=expect,

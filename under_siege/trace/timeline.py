@@ -27,7 +27,9 @@ INVISIBLE_PAUSE_S = 0.001
 
 def other_work(trace: Trace) -> float | None:
     """Return the share of all CPUs that other programs used (including steal time), or None if it is unknown."""
-    machine, server_s, bench_s = trace.machine, trace.server_cpu_s, trace.bench_cpu_s
+    machine = trace.machine
+    server_s = trace.server_cpu_s
+    bench_s = trace.bench_cpu_s
     if machine is None or server_s is None or bench_s is None or machine.total_s <= 0:
         return None
     return min(1.0, max(0.0, (machine.busy_s + machine.steal_s - server_s - bench_s) / machine.total_s))
@@ -185,7 +187,7 @@ class Timeline(NamedTuple):
         """Describe the timeline in a sentence, which is used as the alternative text of the chart."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
-        workers = "" if self.is_unreported else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
+        workers = "" if self.is_unreported else f" on {formatting.counted(len(self.lanes), 'worker')}"
         done = f"{len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}"
         unreported = f", but {NOT_REPORTED}" if self.is_unreported else ""
         pings = f"; pings took up to {formatting.seconds(self.longest_ping_s)}" if self.pings else ""

@@ -54,7 +54,10 @@ class RequestTracer:
     def __init__(
         self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
     ) -> None:
-        self._plan, self._expectations, self._keep, self._requests = plan, expectations, keep, requests
+        self._plan = plan
+        self._expectations = expectations
+        self._keep = keep
+        self._requests = requests
         self._traced: set[Case] = set()
 
     async def after_siege(self, case_run: CaseRun, server: Server) -> None:
@@ -146,7 +149,9 @@ def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> Sp
         spans: SpanList = []
         for text in texts:
             from_ms, to_ms, cpu_ms = map(float, text.split("/"))
-            from_s, to_s, cpu_s = float(zero_s) + from_ms / 1000, float(zero_s) + to_ms / 1000, cpu_ms / 1000
+            from_s = float(zero_s) + from_ms / 1000
+            to_s = float(zero_s) + to_ms / 1000
+            cpu_s = cpu_ms / 1000
             if not (sent_s - CLOCK_ACCURACY_S <= from_s <= to_s <= answered_s + CLOCK_ACCURACY_S):
                 return []
             if not 0 <= cpu_s <= LONGEST_S:

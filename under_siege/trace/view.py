@@ -53,7 +53,9 @@ _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "da
 _SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # minimum CPU time as a share of wall time, and its character
 _UNREPORTED, _QUEUED, _ELSEWHERE, _READY, _EVENT = "┄", "░", "·", "=", "│"
 _HEIGHTS = "▁▂▃▄▅▆▇█"
-_RIGHT_MARGIN, _FEWEST_COLUMNS, _NARROW_TERMINAL = 9, 14, 60  # columns
+_RIGHT_MARGIN = 9  # columns
+_FEWEST_COLUMNS = 14
+_NARROW_TERMINAL = 60
 _WIDTH_OF_STEPS = 80
 LEGEND = (
     "█ computes",

@@ -18,7 +18,9 @@ from under_siege.paths import script, server_environment
 from under_siege.record.result import made_legible
 
 # The timeout of each step after the first run is at least 5 s, and allows 12 runs, each 4 times as long as the first.
-_RUNS_OF_A_STEP, _MOST_SLOWDOWN, _SHORTEST_TIMEOUT_S = 12, 4, 5.0
+_RUNS_OF_A_STEP = 12
+_MOST_SLOWDOWN = 4
+_SHORTEST_TIMEOUT_S = 5.0
 MOST_BYTES = 1_000_000  # maximum output to read; the profiler prints less, because it shortens results
 _STEPS = {
     "alone": "the first run",
@@ -162,7 +164,9 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
     """Wait for the profiler; return the completed steps, and the reason if a step was stopped."""
-    steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
+    steps = dict[str, Any]()
+    timeout_s = limit_s
+    has_ended = False
 
     def has_progressed() -> bool:
         return profiler.ended() or len(_read(output)) > len(steps)

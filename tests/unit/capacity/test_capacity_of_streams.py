@@ -6,7 +6,7 @@ import pytest
 from simulated_capacity import NOTHING_PER_S, SERVERS, offered
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.estimate import Capacity, capacities_of, exit_code
+from under_siege.capacity.estimate import capacities_of, exit_code, search_steps
 from under_siege.capacity.search import TIMES_TASK, next_load
 from under_siege.capacity.step import longest_s
 from under_siege.capacity.step_metrics import StepMetrics
@@ -72,7 +72,7 @@ def siege_without_responses() -> RateStep:
 
 def test_a_siege_lasts_longer_than_the_task() -> None:
     case = siege_without_responses().case
-    load = next_load(Capacity(result_of([]), case), 60.0, task_s=6.0)
+    load = next_load(search_steps(result_of([]), case), 60.0, task_s=6.0)
     assert load.users
     assert load.time_s >= TIMES_TASK * 6.0
 
@@ -81,8 +81,9 @@ def test_a_siege_in_which_nothing_ended_bounds_no_rate_and_is_a_failure() -> Non
     result = result_of([])
     result.steps.append(siege_without_responses())
     (one,) = capacities_of(result)
-    assert not one.is_saturated
-    assert one.most_per_s > 100
+    steps = search_steps(result, one.case)
+    assert not steps.is_saturated
+    assert steps.most_per_s > 100
     assert "no request was answered correctly" in one.failure
     assert exit_code(result) == 1
 

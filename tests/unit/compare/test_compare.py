@@ -21,7 +21,7 @@ from common.errors import BadInputError
 from under_siege.compare.diff import check_comparable, compare_results, machine_difference
 from under_siege.compare.view import conclusion
 from under_siege.judge.ranking import summarize
-from under_siege.judge.speed_correction import SpeedCorrection
+from under_siege.judge.speed_correction import fit_speed_correction
 from under_siege.record.result import Result
 
 WILD = (1.2, 0.9, 1.0)
@@ -289,6 +289,6 @@ def test_the_number_of_cpus_that_servers_leave_idle_does_not_affect_the_speed_co
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
     new = summarize(a_result(("1_a", 1, 1.0), *((name, 2, 1.0) for name in busy), seed=2, speeds=slower(STEADY)))
-    correction = SpeedCorrection([*base.ceiling_rounds, *base.rounds], beside=[*new.ceiling_rounds, *new.rounds])
+    correction = fit_speed_correction([*base.ceiling_rounds, *base.rounds], beside=[*new.ceiling_rounds, *new.rounds])
     (bare,), (server, *_) = base.ceiling_rounds, base.rounds
-    assert correction.speed(bare[0]) == pytest.approx(correction.speed(server[0]), rel=0.01)
+    assert correction.rounds[bare[0]].speed == pytest.approx(correction.rounds[server[0]].speed, rel=0.01)

@@ -49,8 +49,9 @@ class SimulatedServer:
 
 def outcome_of(fault: str, server: SimulatedServer, monkeypatch: pytest.MonkeyPatch):
     incident = Incident(server="shop", title="", values={"users": 8}, fault=fault, round=1)
+    tasks = SimpleNamespace(started=lambda: 0)
     context = loaded_server.FaultContext(
-        SimpleNamespace(pid=1), None, server, None, record_of("shop"), 0, keep_alive=False, incident=incident
+        SimpleNamespace(pid=1), None, server, tasks, record_of("shop"), 0, keep_alive=False, incident=incident
     )
 
     async def is_idle(cpus: float = loaded_server.IDLE_CPUS) -> bool:
@@ -59,7 +60,6 @@ def outcome_of(fault: str, server: SimulatedServer, monkeypatch: pytest.MonkeyPa
 
     for name, stand_in in (("cpu_s", server.cpu_s), ("memory_bytes", server.memory_bytes), ("is_idle", is_idle)):
         monkeypatch.setattr(context, name, stand_in)
-    monkeypatch.setattr(context, "started_tasks", lambda: 0)
     for module in (injection, loaded_server):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: server.now_s))
     inject = {"leave": injection.disconnect_clients, "leave_streams": injection.leave_streams}[fault]

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -48,29 +47,31 @@ def incident(fault: str = "worker", **values: object) -> Incident:
     return Incident(server="shop", title="Shop", values={"users": 8}, fault=fault, round=1, **values)
 
 
+class Tasks:
+    def set_cpu_time(self, cpu_s: float) -> None: ...
+
+    def make_next_endless(self, name: str) -> None: ...
+
+    def has_pending_endless(self) -> bool:
+        return True
+
+    def started(self) -> int:
+        return 0
+
+
 class Context(FaultContext):
     """A context in which the load and the recovery take no time."""
 
     def __init__(self, one: Incident, *workers: Worker, has_builtin_tasks: bool = False) -> None:
         process = psutil.Process()
         server = SimpleNamespace(process=process, pid=process.pid, alive=lambda: True, url="http://127.0.0.1:1")
-        super().__init__(server, None, SimpleNamespace(ask=accept_a_job), Path(), None, 0, False, one)
+        super().__init__(server, None, SimpleNamespace(ask=accept_a_job), Tasks(), None, 0, False, one)
         self._workers = list(workers)
         if has_builtin_tasks:
             one.values["task"] = "t"
 
     def child_processes(self) -> list[psutil.Process]:
         return self._workers
-
-    def set_cpu_time(self, cpu_s: float) -> None: ...
-
-    def make_next_task_endless(self, name: str) -> None: ...
-
-    def has_pending_endless_task(self) -> bool:
-        return True
-
-    def started_tasks(self) -> int:
-        return 0
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:

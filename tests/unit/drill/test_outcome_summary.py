@@ -17,7 +17,7 @@ from command import invoke
 from rows import fail
 from simulated_record import result_of
 
-from under_siege.drill import drill_run, loaded_server
+from under_siege.drill import drill_run, loaded_server, recovery_check
 from under_siege.drill.drill_run import chains, drill_plan, selected
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes, figures_of
@@ -238,12 +238,12 @@ def test_the_recovery_check_needs_responses_from_every_process_and_ends_at_a_wro
     sent: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loaded_server, "RECOVERY_LIMIT_S", 0.2)
+    monkeypatch.setattr(recovery_check, "RECOVERY_LIMIT_S", 0.2)
     users = FakeUsers(itertools.chain(first, itertools.repeat(CORRECT)), processes)
     server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
     one, count = incident(), 2 if any(processes) else 0
     context = loaded_server.FaultContext(server, None, users, None, warm, count, keep_alive=False, incident=one)
-    assert asyncio.run(context.passes_check()) == has_recovered
+    assert asyncio.run(recovery_check.passes_check(context)) == has_recovered
     assert one.has_recovered == has_recovered
     assert sent is None or len(one.processes) == sent
 
@@ -390,6 +390,7 @@ def test_a_server_that_does_not_recover_is_replaced_for_the_next_fault_and_repor
             raise CaseFailedError("died", "it died")
 
     monkeypatch.setattr(drill_run, "warm_server", fake_server)
+    monkeypatch.setattr(drill_run, "has_recovered", lambda context: context.has_recovered())
     fakes = {name: dataclasses.replace(fault, inject=happens) for name, fault in FAULTS.items()}
     monkeypatch.setattr(drill_run, "FAULTS", fakes)
     plan, _ = drill_plan(suite_of(["2"]), [], {"python": [sys.executable]}, rounds=1, seed=1)

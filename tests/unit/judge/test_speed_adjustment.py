@@ -194,6 +194,7 @@ def test_a_task_that_waits_only_for_a_cpu_is_treated_as_cpu_bound() -> None:
             record.samples.cpu_s[:] = [at_s * 2 / 3 for at_s in record.samples.at_s]
             add_beats(record, 1.0, 1, np.random.default_rng(record.round))
         comparison = summarize(result_of(records, speed_probe=SPEED_PROBE))
-        corrected[name] = comparison.correction.rate(comparison.rounds[0][0]) / comparison.rounds[0][0].rate.per_s
+        first = comparison.rounds[0][0]
+        corrected[name] = comparison.correction.rounds[first].rate / first.rate.per_s
     assert corrected["computes"] == pytest.approx(1.5, rel=0.05)
     assert corrected["waits"] == pytest.approx(1.0, rel=0.01)

@@ -174,5 +174,7 @@ def _lines(cell: Cell, *, is_starred: bool) -> list[str]:
     if cell.in_terminal is not None:
         return [cell.in_terminal]
     first, *more = list(filter(None, [cell.text, cell.below])) or [""]
-    star = "*" if cell.tone == Tone.BEST else " " if is_starred else ""
+    star = " " if is_starred else ""
+    if cell.tone == Tone.BEST:
+        star = "*"
     return [f"{first}{star}", *(f"{line}{star and ' '}" for line in more)]
