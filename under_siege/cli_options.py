@@ -50,6 +50,9 @@ METHOD = (
     "Method of the requests to an application: GET, POST, PUT, PATCH or DELETE.  [default: GET, or POST with --body]"
 )
 BODY = "Body of the requests to an application."
+STATUS = "Status of a correct response from an application or a URL, such as 201.  [default: 200]"
+IGNORE = "Field that may differ between JSON responses, such as token or items.*.id; may be repeated."
+ANY_BODY = "Compare no bodies of responses: check only the status."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
@@ -259,7 +262,7 @@ _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arriv
 
 _OF_TARGET = (
     *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events"),
-    "strategies",
+    *("status", "ignored", "any_body", "strategies"),
 )
 
 
@@ -287,6 +290,9 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
         click.option("--events", metavar="N|DURATION", help=EVENTS),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
+        click.option("--status", type=click.IntRange(200, 599), metavar="CODE", help=STATUS),
+        click.option("--ignore", "ignored", multiple=True, metavar="FIELD", help=IGNORE),
+        click.option("--any-body", is_flag=True, help=ANY_BODY),
         click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
         click.option(
             "--strategy", "strategies", type=click.Choice(STRATEGIES), metavar="NAME", multiple=True, help=STRATEGY

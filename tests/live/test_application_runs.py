@@ -160,6 +160,30 @@ def test_data_is_deleted_only_if_the_user_asks_for_it(shop: Path, run_cli: RunCl
     assert (shop / "deleted").exists()
 
 
+TICKET = """\
+import os, time, tornado.web
+class Ticket(tornado.web.RequestHandler):
+    def post(self):
+        self.set_status(201)
+        self.write({"exp": int(time.time()) + 1800, "instance": os.getpid(), "sum": 5})
+app = tornado.web.Application([("/ticket", Ticket)])
+"""
+
+
+def test_fields_that_contain_a_clock_or_a_process_are_ignored_and_another_status_can_be_right(
+    shop: Path, run_cli: RunCli
+) -> None:
+    write(shop, {"tickets.py": TICKET})
+    ran = run_cli("run", "tickets:app", "--method", "POST", "--strategy", "none", *SHORT)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "--status 201" in ran.stderr
+    words = ("tickets:app", "--method", "POST", "--strategy", "none", "--status", "201")
+    assert measured(shop, *words).suite.checked == BodyRule(JSON, ignored=("exp", "instance")).checked()
+    ran = run_cli("run", *words, "--ignore", "exp", "--any-body", *SHORT)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert measured(shop, *words, "--any-body").suite.checked == BodyRule(ANY).checked()
+
+
 def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path: Path) -> None:
     python = empty_venv(tmp_path / ".venv")
     write(tmp_path, {"shop.py": f"import packaging\nassert packaging.OF_THE_USER\n{COUNTED}"})

@@ -544,14 +544,9 @@ def test_a_route_that_can_not_move_says_why_and_the_other_rows_are_measured(sour
 
 
 OTHER_ORDER = """\
-import asyncio, pathlib, sys
-is_server = "uvicorn" in sys.modules or "multiprocessing.spawn" in sys.modules
-if is_server and pathlib.Path("asked").exists():
-    BODY = b'{"two": 2, "one": 1}'
-else:
-    BODY = b'{"one": 1, "two": 2}'
-if is_server:
-    pathlib.Path("asked").touch()
+import asyncio, multiprocessing
+is_in_pool = multiprocessing.parent_process() is not None
+BODY = b'{"two": 2, "one": 1}' if is_in_pool else b'{"one": 1, "two": 2}'
 async def app(scope, receive, send):
     if scope["type"] == "http":
         await asyncio.sleep(0.03)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from statistics import median
 
 import numpy as np
 
@@ -12,6 +13,7 @@ EARLY = 0.1  # events that arrive evenly begin within this share of the window
 LEAST_WINDOW = 0.5  # minimum length of the window in which events count, as a multiple of the longest stream
 AT_ONCE_S = 0.0005
 BUFFERED_S, FEWEST_BUFFERED = 0.1, 3  # shorter streams, and those with fewer events, are never called buffered
+HEAD_START_S, HEAD_START = 0.1, 5.0  # minimum of a head start, in seconds and as a multiple of the median later gap
 FEWEST_IN_GROUPS = 5.0  # mean number of events that arrive at once; if it is as high, the stream is buffered
 
 
@@ -98,3 +100,20 @@ def is_buffered(idle_events_s: Sequence[float]) -> bool:
         return False
     groups = 1 + np.count_nonzero(np.diff(events_at_s) > AT_ONCE_S)
     return bool(groups == 1 or len(events_at_s) / groups >= FEWEST_IN_GROUPS)
+
+
+def longest_gap_s(idle_events_s: Sequence[float]) -> float:
+    """Return the longest gap between two events of a stream of the idle server, in seconds, or 0 if there is none."""
+    return float(max(np.diff(idle_events_s), default=0.0))
+
+
+def head_start_s(idle_events_s: Sequence[float]) -> float:
+    """Return how much earlier than the others the first event of a stream of the idle server came, in seconds.
+
+    The first event of a language model often names only the role, and its text begins with the second. Return 0 if the
+    first event came as steadily as the others, or if there are too few.
+    """
+    if len(idle_events_s) < FEWEST_BUFFERED:
+        return 0.0
+    first_s, *later_s = np.diff(idle_events_s).tolist()
+    return first_s if first_s >= max(HEAD_START_S, HEAD_START * median(later_s)) else 0.0

@@ -1,6 +1,7 @@
 """Summarize a case with statistics over all its rounds, computed from the raw values."""
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -10,6 +11,7 @@ from under_siege.judge.metric_estimates import Values
 from under_siege.judge.request_summary import RequestSummary, requests_of
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
+from under_siege.judge.stream_statistics import head_start_s, longest_gap_s
 from under_siege.judge.suspicions import Evidence
 from under_siege.judge.verdict_rules import FAILED, OK, CaseEstimates, Reason, judge, verdict_of
 from under_siege.record.case import Case, Value, case_of
@@ -82,6 +84,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     events_per_s: Interval | None = None  # of streams; the same as `rate_per_s`
     first_event_s: EventTimes | None = None
     gap_s: EventTimes | None = None
+    idle_gap_s: float | None = None  # longest gap between events of a stream while the server was idle
+    head_start_s: float = 0.0  # how much earlier than the others the first event came while the server was idle
     cpu_s_per_transaction: float | None = None
     ready_s: float | None = None  # time to the first correct response to a ping
     memory_bytes: int | None = None
@@ -111,9 +115,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stutters(self) -> bool:
-        """Return whether users notice pauses in the streams."""
+        """Return whether users notice pauses in the streams that an idle server does not make.
+
+        If the second event comes late even then, a pause before it is a wait for the text.
+        """
         gap = self.gap_s
-        return bool(gap and gap.p50 and gap.p99 and gap.p99 >= max(VISIBLE_S, STUTTER * gap.p50))
+        if not gap or not gap.p50 or not gap.p99 or self.head_start_s:
+            return False
+        return gap.p99 >= max(VISIBLE_S, STUTTER * gap.p50, STUTTER * (self.idle_gap_s or 0.0))
 
     @property
     def counted(self) -> str:
@@ -161,6 +170,7 @@ def summary_of(
 def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values) -> Summary:
     rate, measured = values.get("rate_per_s"), _value(values, "rate_as_measured_per_s")
     share, memory_bytes = values.get("of_ceiling"), _value(values, "memory_bytes")
+    idle = [run.record.idle_events_s for run in rounds if run.record.idle_events_s]
     per_s = None if rate is None or rate.value is None else Interval(rate.value, rate.low, rate.high)
     return msgspec.structs.replace(
         summary,
@@ -168,6 +178,8 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values) -> 
         events_per_s=per_s if rounds[0].streams else None,
         first_event_s=_event_times("first_event", values),
         gap_s=_event_times("gap", values),
+        idle_gap_s=median(map(longest_gap_s, idle)) if idle else None,
+        head_start_s=median(map(head_start_s, idle)) if idle else 0.0,
         measured_per_s=measured,
         of_ceiling=None if share is None or share.value is None else Interval(share.value, share.low, share.high),
         availability_pct=_value(values, "availability_pct"),

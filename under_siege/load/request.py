@@ -282,6 +282,10 @@ class Stream:
     time_s: float | None = None
 
 
+class ErrorEvent(bytes):
+    """The data of a server-sent event named `error`."""
+
+
 @dataclass(frozen=True, slots=True)
 class RightAnswer:
     """The correct response to a request."""
@@ -300,7 +304,7 @@ class RightAnswer:
         return f"the header {missing} is missing or wrong" if missing else self.rule.problem(body, self.answer)
 
     def to_json(self) -> dict[str, Any]:
-        events = [base64.b64encode(event).decode() for event in self.events]
+        events = [(isinstance(event, ErrorEvent), base64.b64encode(event).decode()) for event in self.events]
         return {**asdict(self), "answer": base64.b64encode(self.answer).decode(), "events": events}
 
     @classmethod
@@ -311,7 +315,7 @@ class RightAnswer:
             base64.b64decode(data["answer"]),
             tuple((name, value) for name, value in data["headers"]),
             Stream(**data["stream"]) if data["stream"] else None,
-            tuple(base64.b64decode(event) for event in data["events"]),
+            tuple((ErrorEvent if is_error else bytes)(base64.b64decode(event)) for is_error, event in data["events"]),
             data["event_count"],
         )
 

@@ -10,9 +10,25 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from under_siege.formatting import legible
 from under_siege.load.http_client import HttpResponse, case_fails, open_request
-from under_siege.load.request import ANY, CHUNKS, FIELDS, GET, LINES, PATTERN, SAME, SSE, BodyRule, Request, Stream
+from under_siege.load.request import (
+    ANY,
+    CHUNKS,
+    FIELDS,
+    GET,
+    LINES,
+    PATTERN,
+    SAME,
+    SSE,
+    BodyRule,
+    ErrorEvent,
+    Request,
+    Stream,
+    as_json,
+)
 from under_siege.record.record import CaseFailedError
+from under_siege.secrets import masked
 
 EVENT_STREAM = "text/event-stream"
 STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by piece
@@ -20,7 +36,9 @@ ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
 BROKEN = "broken_stream"  # code of a failure: the connection was closed in the middle of a stream
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
+LONGEST_ERROR = 200  # number of characters of an error event that a message quotes
 DONE = b"[DONE]"  # the last event of the streams of language models, which is not JSON like the others
+ERROR = b"error"  # the name of an event with which a server reports an error, and its key in a JSON object
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
@@ -35,6 +53,7 @@ class EventParser:
     def __init__(self, kind: str) -> None:
         self._kind, self._rest, self._is_after_cr, self._is_first = kind, b"", False, True
         self._data: list[bytes] = []
+        self._name = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the events that these bytes complete."""
@@ -59,10 +78,30 @@ class EventParser:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
-            elif not line and self._data:
-                events.append(b"\n".join(self._data))
-                self._data = []
+            elif name == b"event":
+                self._name = value.removeprefix(b" ")
+            elif not line:
+                if self._data:
+                    data = b"\n".join(self._data)
+                    events.append(ErrorEvent(data) if self._name == ERROR else data)
+                self._data, self._name = [], b""
         return events
+
+
+def reports_error(event: bytes) -> bool:
+    """Return whether a server reports an error with an event, or with a body, although the status says success.
+
+    This is so if the name of the event is `error`, or if it is a JSON object in the format of OpenAI, Anthropic,
+    Ollama or JSON-RPC, including the result of a tool of the Model Context Protocol.
+    """
+    if isinstance(event, ErrorEvent):
+        return True
+    value = as_json(event) if b'"error"' in event or b'"isError"' in event else None
+    if not isinstance(value, dict):
+        return False
+    error, result = value.get("error"), value.get("result")
+    is_failed_tool = isinstance(result, dict) and result.get("isError") is True
+    return value.get("type") == "error" or is_failed_tool or (isinstance(error, (dict, str)) and bool(error))
 
 
 class EventCheck:
@@ -72,17 +111,23 @@ class EventCheck:
         """Prepare for one stream.
 
         Args:
-            right: the expected events; those beyond its end are only counted.
+            right: the expected events; those beyond its end are only counted. If none of them reports an error, a
+                stream that contains such an event is wrong, whatever the rule.
             count: the expected number of events; None: any number above 0.
         """
         self._rule, self._right, self._count, self._kind = rule, right, count, kind
         self._whole = b"".join(right) if kind == CHUNKS else b""
         self._problem, self.seen, self.size_bytes = "", 0, 0
+        self._may_report_errors = kind == CHUNKS or any(map(reports_error, right))
 
     def take(self, event: bytes) -> None:
         number, begin = self.seen, self.size_bytes
         self.seen, self.size_bytes = number + 1, begin + len(event)
-        if self._problem or self._rule.mode == ANY or event == DONE:
+        if self._problem or event == DONE:
+            return
+        if not self._may_report_errors and reports_error(event):
+            self._problem = f"an error as event {number + 1}: {quoted_error(event)}"
+        if self._problem or self._rule.mode == ANY:
             return
         if self._rule.mode in (PATTERN, FIELDS):
             if problem := self._rule.problem(event, b""):
@@ -109,6 +154,11 @@ class EventCheck:
         if self._count is not None and self.seen != self._count and self._kind != CHUNKS:
             return f"{self.seen:,} events instead of {self._count:,}"
         return ""
+
+
+def quoted_error(event: bytes) -> str:
+    text = masked(legible(event.decode(errors="replace")))
+    return text[:LONGEST_ERROR] or "without data"
 
 
 @dataclass(frozen=True, slots=True)

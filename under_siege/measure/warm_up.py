@@ -22,7 +22,7 @@ from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import ACCEPT_ENCODING, Request
-from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream
+from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
 from under_siege.paths import HOST
@@ -317,7 +317,8 @@ async def verify(
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
-        code = "wrong_answer" if answer.status == expected.status else "error_answer"
+        is_error = answer.status != expected.status or any(map(reports_error, getattr(answer, "events", ())))
+        code = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
         raise CaseFailedError(code, f"{method} {path}{like} returned {problem}")

@@ -8,7 +8,7 @@ from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.estimators import lateness_s
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.stream_statistics import is_buffered
+from under_siege.judge.stream_statistics import head_start_s, is_buffered
 from under_siege.judge.suspicions import is_busy
 from under_siege.paths import PROGRAM
 
@@ -24,12 +24,23 @@ def notes_on_streams(comparison: Comparison) -> Iterator[tuple[str, str]]:
             "streams stutter: one gap in 100 takes 100 ms or longer, and at least twice the median; "
             f"{PROGRAM} profile names code that blocks the event loop or holds the GIL",
         )
-    for text_of in (_buffered, _compressed, _late):
+    for text_of in (_early, _buffered, _compressed, _late):
         alike: dict[str, list[str]] = {}
         for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
             if case.has_streams and (text := text_of(rounds, case.gap_s.p99 if case.gap_s else None)):
                 alike.setdefault(text, []).append(full_name(case.case, cases_of(comparison.cases)))
         yield from ((", ".join(names), text) for text, names in alike.items())
+
+
+def _early(rounds: Sequence[Round], _: float | None) -> str:
+    early_s = median(head_start_s(run.record.idle_events_s) for run in rounds)
+    if not early_s:
+        return ""
+    about = formatting.seconds(float(f"{early_s:.1g}"))
+    return (
+        f"the first event comes about {about} before the others, even if no other stream is in "
+        "progress: it may contain no text yet, so the time to it is not the time to the first text"
+    )
 
 
 def _buffered(rounds: Sequence[Round], _: float | None) -> str:

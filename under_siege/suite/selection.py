@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
-from under_siege.suite.keys import address, path_of, ping_path
-from under_siege.suite.requests import headers_of, stream_of
+from under_siege.suite.keys import ExpectTable, address, path_of, ping_path
+from under_siege.suite.requests import expect_of, headers_of, stream_of
 from under_siege.suite.strategies import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
@@ -144,8 +146,16 @@ def _refuse_options_of_applications(options: TargetOptions) -> None:
 
 def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -> Suite:
     urls = [name for name in names if re.match(r"https?://", name)]
-    of_urls = {"--ping": options.ping, "--header": options.headers or None, "--stream": options.stream}
-    for option, value in (of_urls | {"--events": options.events}).items():
+    of_urls = {
+        "--ping": options.ping,
+        "--header": options.headers or None,
+        "--stream": options.stream,
+        "--events": options.events,
+        "--status": options.status,
+        "--ignore": options.ignored or None,
+        "--any-body": options.any_body or None,
+    }
+    for option, value in of_urls.items():
         if value is not None and not urls:
             raise BadInputError(f"{option} needs an application, such as shop.main:app, or the URL of a server")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
@@ -208,6 +218,7 @@ def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
         ceiling=None,
         load=Load(request=Request(headers=headers), stream=stream),
         axes={"users": (USERS,), "path": (paths[0],)},
+        expect=expect_of(msgspec.convert(options.expect_table(), ExpectTable), Path(), {}),
         ping=Ping(ping_path("--ping", ping), headers=headers) if ping is not None else None,
         title="Servers that are already running",
         has_task=False,

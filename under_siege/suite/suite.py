@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from under_siege.load.request import PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
+from under_siege.load.request import BYTES, PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
 from under_siege.record.case import Case, Value
 from under_siege.record.result import MovedRoute, Required
 
@@ -120,9 +120,14 @@ class Suite:
     keep_environment: bool = True  # whether the servers see settings that change them, such as WEB_CONCURRENCY
 
     @property
-    def finds_rule(self) -> bool:
-        """Return whether the responses decide how they are compared, because no suite file says it."""
+    def is_from_options(self) -> bool:
+        """Return whether the options of the command line describe the responses, because no suite file does."""
         return self.application is not None or not (self.source or self.has_task)
+
+    @property
+    def finds_rule(self) -> bool:
+        """Return whether the responses decide how they are compared, because neither a file nor an option says it."""
+        return self.is_from_options and self.expect.rule == BYTES
 
     def right_statuses(self) -> set[int]:
         """Return the statuses of correct responses."""

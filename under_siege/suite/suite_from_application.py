@@ -20,7 +20,7 @@ from under_siege.formatting import legible, listed
 from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
-from under_siege.load.request import GET, JOBS, as_json, parse_time_s
+from under_siege.load.request import ANY, GET, JOBS, as_json, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.secrets import expanded_path
 from under_siege.suite import what_if
@@ -64,8 +64,18 @@ class TargetOptions:
     ready_within: str | None = None
     stream: str | None = None  # kind of the stream
     events: str | None = None  # number of events or time after which a stream is closed
+    status: int | None = None  # of the correct response; None: 200
+    ignored: tuple[str, ...] = ()  # fields of JSON responses that may differ, such as `items.*.id`
+    any_body: bool = False  # whether only the status is checked
     strategies: tuple[str, ...] = ()  # of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
     tell: Callable[[str], None] = lambda _: None
+
+    def expect_table(self) -> dict[str, Any]:
+        """Return the keys of [expect]; raise BadInputError if two options contradict each other."""
+        if self.ignored and self.any_body:
+            raise BadInputError("--ignore with --any-body, which ignores every field: use only one of them")
+        given = {"status": self.status, "ignore": list(self.ignored), "body": ANY if self.any_body else None}
+        return {key: value for key, value in given.items() if value}
 
     def header_table(self) -> dict[str, str]:
         """Return the headers by name; raise BadInputError for a header without a colon."""
@@ -111,6 +121,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
             raise BadInputError("--events needs --stream sse, --stream lines or --stream chunks")
         stream_of(options.stream, options.events, "--events")
         data["load"]["events"] = options.events
+    data["expect"] = data.get("expect", {}) | options.expect_table()
     if options.ping is not None:
         data["ping"] = {"path": options.ping}
     if first.python:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from under_siege.load.request import BodyRule
+from under_siege.load.request import BodyRule, RightAnswer
 from under_siege.load.streams import EventCheck, EventParser
 
 SSE = (
@@ -67,3 +67,32 @@ def test_where_a_chunk_ends_does_not_matter() -> None:
         for piece in pieces:
             check.take(piece)
         assert (check.problem() == "") is is_right
+
+
+@pytest.mark.parametrize(
+    ("text", "is_error"),
+    [
+        (b"event: error\ndata: overloaded\n\n", True),
+        (b'data: {"type": "error", "error": {"type": "overloaded_error"}}\n\n', True),
+        (b'data: {"error": {"message": "Rate limit"}}\n\n', True),
+        (b'data: {"jsonrpc": "2.0", "id": 1, "result": {"isError": true}}\n\n', True),
+        (b"event: error\n\ndata: this event has no name\n\n", False),
+        (b'data: {"text": "no", "error": null}\n\n', False),
+        (b'data: {"loss": 0.2, "error": 0.03}\n\n', False),
+        (b'data: "an \\"error\\" in a text"\n\n', False),
+    ],
+)
+def test_a_stream_that_reports_an_error_is_wrong_whatever_the_rule(text: bytes, is_error: bool) -> None:
+    for rule in (BodyRule("any"), BodyRule("pattern", pattern=".")):
+        check = EventCheck(rule, [b"a"], None)
+        for event in EventParser("sse").feed(b"data: a\n\n" + text):
+            check.take(event)
+        assert ("an error as event 2: " in check.problem()) is is_error
+
+
+def test_a_stream_may_report_an_error_if_the_reference_does() -> None:
+    events = tuple(EventParser("sse").feed(b"event: error\ndata: expected\n\n"))
+    right = RightAnswer.from_json(RightAnswer(events=events).to_json())
+    check = EventCheck(BodyRule(), right.events, 1)
+    check.take(events[0])
+    assert check.problem() == ""

@@ -60,6 +60,7 @@ NOTED: dict[str, Callable[[], Record]] = {
     "few pings": lambda: pinged(5),
     "a slow single ping": lambda: pinged(80, alone_s=0.5),
     "buffered": lambda: streaming([20_000] * 20, AT_ONCE_S),
+    "an early first event": lambda: streaming([20_000] * 20, [0.01, 1.01, 1.03, 1.05, 1.07]),
     "compressed": lambda: streaming([20_000] * 20, content_encoding="gzip"),
     "compressed for browsers": lambda: streaming([20_000] * 20, browser_encoding="gzip", browser_events_s=AT_ONCE_S),
     "a late client": lambda: streaming([20_000] * 20, client_stalls_s=[0.05] * 10),

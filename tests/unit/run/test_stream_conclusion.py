@@ -2,6 +2,7 @@
 
 import pytest
 from conftest import ROOT
+from msgspec.structs import replace
 from simulated_record import TIME_S, record_of, result_of
 
 from under_siege.judge.ranking import summarize
@@ -28,6 +29,8 @@ def test_only_visible_pauses_count_as_stutter(p50_s: float, p99_s: float | None,
     gaps = EventTimes(p50_s, p99_s, 1.0)
     one = Summary(server="a", title="a", task="", users=1, workers=1, python="3.11", rounds=1, gap_s=gaps)
     assert one.stutters is expected
+    assert not replace(one, idle_gap_s=0.1).stutters
+    assert not replace(one, head_start_s=0.5).stutters
 
 
 def streaming(server: str, round_: int, first_s: float, memory_bytes: int) -> Record:
