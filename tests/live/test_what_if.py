@@ -1,6 +1,7 @@
 """The wrapper that answers a route in threads or in processes, and the changes that the bench proposes instead."""
 
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -24,7 +25,9 @@ from under_siege.record.result import MovedRoute, load
 from under_siege.suite.application import RouteFunction
 from under_siege.suite.route_change import change_of
 from under_siege.suite.selection import suite_of
+from under_siege.suite.suite import Suite
 from under_siege.suite.suite_from_application import TargetOptions
+from under_siege.suite.what_if import is_what_if
 
 LIMIT_S = 120.0
 SHORT = ("--users", "2", "--time", "1s", "--rounds", "1", "--ready-within", "60s", "--out", "r.json")
@@ -69,8 +72,15 @@ def gate(shop: Path) -> Iterator[Gate]:
     opened.close()
 
 
+@functools.cache
+def suite_for(app: str, path: str, folder: Path, strategies: tuple[str, ...] = ("as-is", "processes")) -> Suite:
+    """Return the suite of an application in the current folder, which is inspected only once."""
+    assert folder == Path.cwd()
+    return suite_of([app], TargetOptions(path=path, strategies=strategies))
+
+
 def route_of(app: str, path: str) -> MovedRoute:
-    route = suite_of([app], TargetOptions(path=path, strategies=("processes",))).route
+    route = suite_for(app, path, Path.cwd()).route
     assert route is not None
     return route
 
@@ -85,7 +95,8 @@ def served(app: str, path: str, strategy: str) -> Iterator[int]:
 @contextlib.contextmanager
 def serving(app: str, path: str, strategy: str) -> Iterator[tuple[psutil.Popen, int]]:
     """Yield the process and the port of the server."""
-    (target,) = suite_of([app], TargetOptions(path=path, strategies=(strategy,))).targets
+    suite = suite_for(app, path, Path.cwd(), *([("threads",)] if strategy == "threads" else []))
+    (target,) = (each for each in suite.targets if is_what_if(each.name) == (strategy != "as-is"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     workers = 2 if strategy == "processes" else 1
@@ -407,7 +418,7 @@ def test_git_and_patch_apply_the_printed_change_and_the_file_is_still_valid(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
-@pytest.mark.parametrize("app", ["shop:app", "lite:app", "config.asgi:application"])
+@pytest.mark.parametrize("app", ["shop:app", "config.asgi:application"])  # with different initializers
 def test_the_processes_of_a_printed_pool_end_with_their_server(
     app: str, number: signal.Signals, shop: Path, gate: Gate
 ) -> None:
@@ -425,6 +436,24 @@ def test_the_processes_of_a_printed_pool_end_with_their_server(
         wait_until(lambda: not any(each.is_running() for each in started), LIMIT_S)
 
 
+# Applications without a framework, which are imported quickly. Their routes wait, so that a load sends few requests.
+WSGI = """\
+import time
+def app(environ, start_response):
+    time.sleep(0.03)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"fine"]
+"""
+ASGI = """\
+import asyncio
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await asyncio.sleep(0.03)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"fine"})
+"""
+
+
 def measured(app: str, *words: str) -> tuple[dict[str, Record], str]:
     """Measure the strategies of an application; return the records by server, and the output."""
     ran = invoke("run", app, *words, *SHORT)
@@ -432,10 +461,10 @@ def measured(app: str, *words: str) -> tuple[dict[str, Record], str]:
     return {record.server: record for record in load(Path("r.json")).records}, ran.stdout
 
 
-def test_wsgi_routes_are_measured_in_a_pool_beside_the_application_as_it_is(shop: Path, gate: Gate) -> None:
-    write(shop, {"flasks.py": FLASK.replace("    wait_with_the_gil()\n", "")})
-    words = ("--path", "/v1/report/acme", "--strategy", "as-is", "--strategy", "processes", "--rate", "20/s")
-    records, output = measured("flasks:create_app", *words)
+def test_wsgi_routes_are_measured_in_a_pool_beside_the_application_as_it_is(shop: Path) -> None:
+    write(shop, {"shop.py": WSGI})
+    words = ("--path", "/report", "--strategy", "as-is", "--strategy", "processes", "--rate", "20/s")
+    records, output = measured("shop:app", *words)
     assert {server: record.failure for server, record in records.items()} == {
         "gthread": None,
         "what-if-processes": None,
@@ -449,9 +478,9 @@ def test_wsgi_routes_are_measured_in_a_pool_beside_the_application_as_it_is(shop
     assert CORRECT in paced[0].record.requests.only(LOAD).outcome
 
 
-def test_a_trace_shows_which_process_of_the_pool_answers_which_request(shop: Path, gate: Gate) -> None:
-    write(shop, {"shop.py": FASTAPI.replace("    wait_with_the_gil()\n", "")})
-    ran = invoke("trace", "shop:app", "--path", "/report?name=a", "--ping", "/health", "--strategy", "processes")
+def test_a_trace_shows_which_process_of_the_pool_answers_which_request(shop: Path) -> None:
+    write(shop, {"shop.py": ASGI})
+    ran = invoke("trace", "shop:app", "--path", "/report", "--ping", "/health", "--strategy", "processes")
     assert ran.returncode == 0, ran.stderr
     assert "what-if-processes" in ran.stdout
     assert "process 1" in ran.stdout
@@ -459,15 +488,16 @@ def test_a_trace_shows_which_process_of_the_pool_answers_which_request(shop: Pat
 
 
 COUNTING = """\
-import itertools
+import asyncio, itertools
 numbers = itertools.count()
 async def app(scope, receive, send):
     if scope["type"] == "http":
+        await asyncio.sleep(0.03)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b'{"visits": %d}' % next(numbers)})
 """
 ALONE = """\
-import os, pathlib
+import asyncio, os, pathlib
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
         await receive()
@@ -480,13 +510,16 @@ async def app(scope, receive, send):
         pathlib.Path("locked").rmdir()
         await send({"type": "lifespan.shutdown.complete"})
     else:
+        await asyncio.sleep(0.03)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"fine"})
 """
 EVENTS = """\
+import asyncio
 async def app(scope, receive, send):
     if scope["type"] == "http":
         headers = [(b"content-type", b"text/event-stream")]
+        await asyncio.sleep(0.03)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"data: fine\\n\\n"})
 """
@@ -511,16 +544,12 @@ def test_a_route_that_can_not_move_says_why_and_the_other_rows_are_measured(sour
 
 
 OTHER_ORDER = """\
-import pathlib, sys
-is_server = "uvicorn" in sys.modules or "multiprocessing.spawn" in sys.modules
-if is_server and pathlib.Path("asked").exists():
-    BODY = b'{"two": 2, "one": 1}'
-else:
-    BODY = b'{"one": 1, "two": 2}'
-if is_server:
-    pathlib.Path("asked").touch()
+import asyncio, multiprocessing
+is_in_pool = multiprocessing.parent_process() is not None
+BODY = b'{"two": 2, "one": 1}' if is_in_pool else b'{"one": 1, "two": 2}'
 async def app(scope, receive, send):
     if scope["type"] == "http":
+        await asyncio.sleep(0.03)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": BODY})
 """

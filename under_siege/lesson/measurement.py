@@ -20,7 +20,7 @@ from under_siege.host.programs import unmet
 from under_siege.judge.stopping_rule import Decision
 from under_siege.judge.suspicions import OTHER_WORK
 from under_siege.lesson.claims import IN_FLIGHT, ResultView, decide_question
-from under_siege.lesson.step import Question, fits
+from under_siege.lesson.step import LESSON, Question, fits
 from under_siege.measure.plan import Plan, ProgressListener, make_plan
 from under_siege.measure.session import run_plan
 from under_siege.paths import PROGRAM, ROOT
@@ -29,6 +29,7 @@ from under_siege.record.result import Result, save
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.expected_response import Expectations
 from under_siege.suite.selection import suite_of
+from under_siege.suite.suite_from_application import TargetOptions, suite_of_applications
 from under_siege.trace.trace_run import RequestTracer, trace_servers
 
 SEED = 1
@@ -71,7 +72,12 @@ def measure(
     assert run is not None
     pythons = list(filter(is_python, run.pythons)) or [sys.executable]
     axes: dict[str, Sequence[Value]] = {"task": run.tasks, "workers": run.workers, "python": pythons}
-    suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
+    if run.strategies:
+        axes["task"] = ()
+        options = TargetOptions(path=run.path, ping=run.ping, pythons=(sys.executable,), strategies=run.strategies)
+        suite = suite_of_applications(run.servers, LESSON, options)
+    else:
+        suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
     if run.faults:
         plan, _ = drill_plan(suite, run.faults, {**axes, "task": ()}, rounds=run.rounds, seed=SEED)
         return run_drill(plan, run.faults, out, watcher, command)[:2]
@@ -114,7 +120,8 @@ def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], No
     """Return the plan with longer sieges if the machine is slow, or busy with other programs."""
     tasks = {case.task: expectations[case.work] for case in plan.cases}
     for name, task in tasks.items():
-        say(f"A single task ({name}) takes {formatting.seconds(task.task_s)} on this machine.")
+        work = f"task ({name})" if name else "response"
+        say(f"A single {work} takes {formatting.seconds(task.task_s)} on this machine.")
     slow = max([1.0, *(task.task_s / USUAL_TASK_S for task in tasks.values() if task.cpu_s > task.task_s / 2)])
     time_s = plan.load.time_s or 0.0
     times = _slowdown(slow, plan.turns() * time_s, say)

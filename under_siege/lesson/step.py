@@ -55,6 +55,9 @@ class Run(_Strict, frozen=True):
     """A measurement: a drill if it has `faults`, a capacity search if it has `goals`, or else sieges and traces."""
 
     servers: tuple[str, ...]
+    strategies: tuple[str, ...] = ()  # if given, `servers` is an application in lesson/ whose route moves
+    path: str = ""  # of that route
+    ping: str = ""  # path of its health check
     tasks: tuple[str, ...] = ("primes",)
     only: tuple[str, ...] = ()  # selectors of the cases to run; empty for all cases
     users: tuple[int, ...] = (8,)
@@ -71,7 +74,7 @@ class Run(_Strict, frozen=True):
         """Return the approximate number of measurements."""
         if self.faults:
             return len(self.servers) * (1 + self.rounds * len(self.faults))
-        cases = len(self.only) or len(self.servers) * len(self.tasks) * len(self.users)
+        cases = len(self.only) or len(self.strategies) or len(self.servers) * len(self.tasks) * len(self.users)
         return cases * (self.rounds * bool(self.time_s) + bool(self.requests))
 
 
