@@ -161,7 +161,7 @@ def test_the_at_once_metric_is_the_maximum_number_of_overlapping_tasks() -> None
 
 def a_page(*answers: tuple[str, ...], claims: tuple[Claim, ...]) -> Question:
     told = tuple(Choice(" ".join(when), when) for when in answers)
-    return Question("Which?", told, "A", claims, result="results/sample.json.gz", why="Because.")
+    return Question("Which?", told, "A", claims, result="results/lesson/strategies.json.gz", why="Because.")
 
 
 IS_SAME, IS_MORE = a_claim(*ALIKE, name="same"), a_claim(*MORE, name="more")

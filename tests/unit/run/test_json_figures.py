@@ -11,7 +11,7 @@ from under_siege.record.requests import CHECK, CORRECT, LOAD
 from under_siege.record.result import load
 from under_siege.report import formatted
 
-FILE = ROOT / "results" / "sample.json.gz"
+FILE = ROOT / "results" / "lesson" / "strategies.json.gz"
 INTERVALS = ("p50_low", "p50", "p50_high"), ("p99_low", "p99", "p99_high")
 
 
