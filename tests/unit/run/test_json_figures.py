@@ -28,7 +28,7 @@ def test_json_figures_match_the_raw_values() -> None:
         assert case["ping_s"]["p50"] == pytest.approx(statistics.median(waited))
         length_s = sum(record.load_s for record in records)
         checks = sum(at < record.load_s for record in records for at in record.requests.only(CHECK).ended_s)
-        if case["response_s"]["p99"] < length_s / 4:  # few responses come before the rate is steady
+        if case["response_s"]["p99"] < length_s / len(records) / 3:  # few responses come before the rate is steady
             assert case["measured_per_s"] == pytest.approx((correct + checks) / length_s, rel=0.1)
             compared.append(case["server"])
     assert len(compared) > 3
