@@ -128,6 +128,37 @@ def test_a_request_that_the_application_refuses_ends_the_run_with_one_line_that_
     assert [word for word in expected if word not in ran.stderr.splitlines()[-1]] == []
 
 
+REDIRECTS = """\
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.httpsredirect import HTTPSRedirectMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+async def fine(_): return PlainTextResponse("fine")
+app = Starlette(routes=[Route("/items/", fine)], middleware=[Middleware(HTTPSRedirectMiddleware)])
+"""
+BEHIND_TLS = ("--header", "X-Forwarded-Proto: https")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("--path", "/items/"), "--header 'X-Forwarded-Proto: https'"),
+        (("--path", "/items/", "--ping", "/items/"), "--header 'X-Forwarded-Proto: https'"),
+        (("--path", "/items", *BEHIND_TLS), "use --path /items/"),
+        (("--path", "/items/", "--ping", "/items", *BEHIND_TLS), "use --ping /items/"),
+    ],
+    ids=["https", "ping", "slash", "slash of the ping"],
+)
+def test_a_request_that_is_redirected_ends_the_run_with_one_line_that_says_what_to_do(
+    words: tuple[str, ...], remedy: str, shop: Path, run_cli: RunCli
+) -> None:
+    write(shop, {"shop.py": REDIRECTS})
+    ran = run_cli("run", "shop:app", *words, "--strategy", "none", *SHORT)
+    assert (ran.returncode, (shop / "r.json").exists()) == (2, False)
+    assert remedy in ran.stderr.splitlines()[-1]
+
+
 NUMBERS = "import itertools, pathlib\nnumbers = itertools.count(100)\n"  # each response has another number
 COUNTED = NUMBERS + AIOHTTP.replace('text="fine"', 'text=f"<p>{next(numbers)}</p>"')
 VERSIONED = NUMBERS + TORNADO.replace(

@@ -402,7 +402,7 @@ FREQUENT_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The health check. A correct response has status 200 and `body` or, if `body` is None, any status below 400."""
+    """The health check. A correct response has status 200 and `body` or, if `body` is None, any status below 300."""
 
     path: str = "/ping"
     body: bytes | None = None
@@ -419,7 +419,7 @@ class Ping:
         return self.every_s <= FREQUENT_S
 
     def fits(self, status: int, body: bytes) -> bool:
-        return status < 400 if self.body is None else status == 200 and body == self.body
+        return status < 300 if self.body is None else status == 200 and body == self.body
 
 
 @dataclass(frozen=True, slots=True)

@@ -418,5 +418,7 @@ async def _answer(plan: Plan, server: Server, session: aiohttp.ClientSession, wa
         options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
         if 200 <= answer.status < 300 and plan.suite.is_from_options:
             options = f"; if this is right, use --status {answer.status}"
+        elif 300 <= answer.status < 400:
+            options = server.redirect_remedy(answer)
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
     return answer

@@ -7,16 +7,19 @@ import asyncio
 import contextlib
 import math
 import re
+import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import psutil
 
 from common.options import default_port
+from under_siege.formatting import legible
 from under_siege.host.containers import Container, contained, group_of
 from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
@@ -51,6 +54,7 @@ from under_siege.measure.start_command import Start, start_of
 from under_siege.paths import HOST
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
+from under_siege.secrets import masked
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 FINAL_SHARE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
@@ -257,7 +261,8 @@ class Server:
             CaseFailedError: there is no correct response in time, or another process answers.
         """
         path, seen = self.load_url.removeprefix(self.url) if self.ping is None else self.ping.path, ""
-        refused_s, refusal = math.inf, 0  # when the server first refused the request, and the status
+        refused_s = math.inf  # when the server first refused the request
+        refusal: HttpResponse | None = None
         while (left_s := self._limit_s - self.age_s()) > 0:
             try:
                 answer = await self._ready_answer(session, left_s)
@@ -265,7 +270,7 @@ class Server:
                     await self._follow_listener()
                     return answer
                 seen = f"{path} returned {answer.described()}"
-                refusal = answer.status if 400 <= answer.status <= 500 and answer.status not in RETRIED else 0
+                refusal = answer if 300 <= answer.status <= 500 and answer.status not in RETRIED else None
                 refused_s = min(refused_s, self.age_s()) if refusal else math.inf
                 if self.age_s() > refused_s + REFUSED_S:
                     break
@@ -282,9 +287,9 @@ class Server:
             await asyncio.sleep(LOOK_S)
         raise self._not_ready(seen, refusal)
 
-    def _not_ready(self, seen: str, refusal: int) -> CaseFailedError:
-        """Return the error for a server that did not get ready; `refusal` is the status with which it refuses."""
-        if refusal:
+    def _not_ready(self, seen: str, refusal: HttpResponse | None) -> CaseFailedError:
+        """Return the error for a server that did not get ready; `refusal` is the response with which it refuses."""
+        if refusal is not None:
             return CaseFailedError("refused_request", f"{seen}{self._remedy(refusal)}")
         where = where_it_listens(self.pid, self._port) if self.pid is not None else ""
         option = "--ready-within 60s" if self._application else "ready_within under [ping]"
@@ -292,8 +297,11 @@ class Server:
         why = seen or f"nothing listens at {self.url}{where}"
         return CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {why}{more}")
 
-    def _remedy(self, status: int) -> str:
-        """Return what to do if the server refuses the first request with this status."""
+    def _remedy(self, answer: HttpResponse) -> str:
+        """Return what to do if the server refuses the first request with this response."""
+        status = answer.status
+        if 300 <= status < 400:
+            return self.redirect_remedy(answer, is_ping=self.ping is not None)
         header = "--header" if self._application else "headers under [load]"
         if status in (400, 421):
             return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
@@ -342,6 +350,28 @@ class Server:
         with contextlib.suppress(psutil.Error):
             return bool(self._port and listeners(pid, self._port))
         return False
+
+    def redirect_remedy(self, answer: HttpResponse, *, is_ping: bool = False) -> str:
+        """Return what to do if the server redirects a request."""
+        try:
+            target = urlsplit(answer.headers.get("location", ""))
+        except ValueError:
+            return ""
+        path = target._replace(scheme="", netloc="", fragment="").geturl()
+        requested = self.ping.path if is_ping and self.ping is not None else self.load_url.removeprefix(self.url)
+        has_header = any(name.lower() == "x-forwarded-proto" for name, _ in self._load_request.headers)
+        if target.scheme == "https" and not has_header:
+            if self._application is None:
+                return '; if a proxy ends TLS in production, use headers = { X-Forwarded-Proto = "https" } under [load]'
+            return "; if a proxy ends TLS in production, use --header 'X-Forwarded-Proto: https'"
+        if path == requested:
+            return "; this server does not read the header X-Forwarded-Proto" if has_header else ""
+        if not path.startswith("/") or (target.netloc and target.netloc != urlsplit(self.url).netloc):
+            return ""
+        option = "--ping" if is_ping else "--path"
+        if self._application is None:
+            option = f"path under [{'ping' if is_ping else 'load'}]:"
+        return f"; use {option} {shlex.quote(legible(masked(path))[:200])}"
 
     def _is_right(self, answer: HttpResponse) -> bool:
         if self.ping is None:
