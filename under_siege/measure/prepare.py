@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 
 from common.errors import BadInputError
+from under_siege import formatting
 from under_siege.host.environments import environment_beside, environment_with, with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.managed_process import run_command
@@ -42,6 +43,10 @@ LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
 _BODY = "; use --body with what it expects"
 OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
+CACHED_S, CACHED = (
+    0.1,
+    3.0,
+)  # a first response that took this much longer, in seconds and as a factor, is worth a warning
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
 MOST_NAMED = 5  # maximum number of files to name in an error
@@ -261,10 +266,17 @@ def _without_answer(wanted: MixedRequest) -> Expectation:
 
 
 def _expectation(
-    plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, answered: tuple[list[HttpResponse], float]
+    plan: Plan,
+    case: Case,
+    watcher: ProgressListener,
+    wanted: MixedRequest,
+    answered: tuple[list[HttpResponse], list[float]],
 ) -> Expectation:
     """Return the expectation based on the responses of a server; warn if the responses differ."""
-    answers, took_s = answered
+    answers, times_s = answered
+    took_s = min(times_s)
+    if not plan.suite.has_task:
+        _warn_of_a_cache(case, watcher, times_s)
     events = answers[0].events if isinstance(answers[0], StreamResponse) else (answers[0].body,)
     if wanted.status < 400 and (error := next(filter(reports_error, events), None)) is not None:
         watcher.warn(f"{case.server} reports an error with status {wanted.status}: {quoted_error(error)}")
@@ -295,16 +307,27 @@ def _expectation(
     return expectation
 
 
+def _warn_of_a_cache(case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:
+    """Warn if the first of several equal requests took much longer than the others."""
+    first_s, later_s = times_s[0], max(times_s[1:])
+    if first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
+        watcher.warn(
+            f"{case.server} took {formatting.seconds(first_s)} for the first response, and up to "
+            f"{formatting.seconds(later_s)} for the next: if a cache answers equal requests, the results are those of "
+            "the cache; to vary the requests, use requests_file in a suite"
+        )
+
+
 def _expected_events(
     plan: Plan,
     case: Case,
     watcher: ProgressListener,
     wanted: MixedRequest,
     stream: Stream,
-    answered: tuple[list[HttpResponse], float],
+    answered: tuple[list[HttpResponse], list[float]],
 ) -> Expectation:
     """Return the expected events of a stream, based on the streams of a server; warn if these differ."""
-    streams, took_s = [answer.events for answer in answered[0] if isinstance(answer, StreamResponse)], answered[1]
+    streams, took_s = [answer.events for answer in answered[0] if isinstance(answer, StreamResponse)], min(answered[1])
     events = streams[0]
     if wanted.answer is not None:
         parser = EventParser(stream.kind)
@@ -369,8 +392,8 @@ def _files(plan: Plan) -> Files:
 
 async def _answers(
     plan: Plan, case: Case, services: Services, wanted: Sequence[MixedRequest]
-) -> list[tuple[list[HttpResponse], float]]:
-    """Return, for each request, its responses and the shortest duration; raise CaseFailedError for a wrong status.
+) -> list[tuple[list[HttpResponse], list[float]]]:
+    """Return, for each request, its responses and their durations in seconds; raise CaseFailedError for a wrong status.
 
     If the responses decide how they are compared, those in JSON are followed by one more after a second, because they
     may contain a clock, and by one of another process, which may have another id.
@@ -384,7 +407,7 @@ async def _answers(
                 asked_s = server.age_s()
                 answers.append(await server.while_alive(_answer(plan, server, session, one)))
                 times.append(server.age_s() - asked_s)
-            found.append((answers, min(times)))
+            found.append((answers, times))
         may_vary = [
             (one, answers)
             for one, (answers, _) in zip(wanted, found, strict=True)
