@@ -18,3 +18,12 @@ def test_an_ignored_field_that_does_not_exist_causes_a_one_line_error(tmp_path: 
     write_suite(tmp_path, "/echo", more='[expect]\nignore = ["number", "gone"]\n')
     ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=tmp_path)
     assert (ran.returncode, ran.stderr.count("\n"), "'gone'" in ran.stderr) == (2, 1, True), ran.stderr
+
+
+def test_a_warning_says_that_a_cache_may_answer_equal_requests(tmp_path: Path) -> None:
+    write_suite(tmp_path, "/slow/0.5/text/right/after/1/slow/0")
+    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=tmp_path)
+    assert "requests_file" in ran.stderr
+    write_suite(tmp_path, "/slow/0.5/text/right")
+    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=tmp_path)
+    assert "requests_file" not in ran.stderr

@@ -43,10 +43,7 @@ LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
 _BODY = "; use --body with what it expects"
 OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
-CACHED_S, CACHED = (
-    0.1,
-    3.0,
-)  # a first response that took this much longer, in seconds and as a factor, is worth a warning
+CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
 MOST_NAMED = 5  # maximum number of files to name in an error
@@ -276,7 +273,7 @@ def _expectation(
     answers, times_s = answered
     took_s = min(times_s)
     if not plan.suite.has_task:
-        _warn_of_a_cache(case, watcher, times_s)
+        _warn_of_a_cache(plan, case, watcher, times_s)
     events = answers[0].events if isinstance(answers[0], StreamResponse) else (answers[0].body,)
     if wanted.status < 400 and (error := next(filter(reports_error, events), None)) is not None:
         watcher.warn(f"{case.server} reports an error with status {wanted.status}: {quoted_error(error)}")
@@ -307,14 +304,15 @@ def _expectation(
     return expectation
 
 
-def _warn_of_a_cache(case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:
+def _warn_of_a_cache(plan: Plan, case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:
     """Warn if the first of several equal requests took much longer than the others."""
     first_s, later_s = times_s[0], max(times_s[1:])
     if first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
+        remedy = "" if plan.load.stream else "; to vary the requests, use requests_file in a suite"
         watcher.warn(
             f"{case.server} took {formatting.seconds(first_s)} for the first response, and up to "
             f"{formatting.seconds(later_s)} for the next: if a cache answers equal requests, the results are those of "
-            "the cache; to vary the requests, use requests_file in a suite"
+            f"the cache{remedy}"
         )
 
 
