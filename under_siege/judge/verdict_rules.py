@@ -172,6 +172,9 @@ def wide_interval(limits: Limits) -> str | None:
     )
 
 
+GENERATOR = "generator"  # code of the rule about the CPU time of the load tool and the bench
+
+
 class Rule(NamedTuple):
     """A check of single rounds or of a whole case, and the verdict of the case if the check returns a message."""
 
@@ -191,7 +194,7 @@ RULES = (  # the most serious first, because they explain the others
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings),
     Rule("backlog", SUSPECT, suspicions.backlog),
-    Rule("generator", SUSPECT, suspicions.starved_generator),
+    Rule(GENERATOR, SUSPECT, suspicions.starved_generator),
     Rule("ports", SUSPECT, suspicions.no_ports),
     Rule("unknown_lines", SUSPECT, suspicions.unknown_lines),
     Rule("too_short", UNCLEAR, of_case=too_short),

@@ -23,7 +23,7 @@ from under_siege.judge.ranking import Comparison, is_worse, rank_level
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import EventTimes, Summary, half_width
-from under_siege.judge.verdict_rules import OK, UNCLEAR
+from under_siege.judge.verdict_rules import GENERATOR, OK, SUSPECT, UNCLEAR, verdict_of
 from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
@@ -173,6 +173,7 @@ class _SameLoad:
         candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
         self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
         self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
+        self._understated = [candidate for candidate in candidates if _is_understated(candidate.summary)]
         self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]
         limit = shared_limit(self._summaries, self._alone_s)
         self._has_streams = any(summary.has_streams for summary in self._summaries)
@@ -184,7 +185,7 @@ class _SameLoad:
         summary = comparison.cases[index]
         measured = {metric: estimates[index] for metric, estimates in comparison.measured.items()}
         rate = measured["rate_per_s"]
-        if rate is None or summary.verdict not in (OK, UNCLEAR):
+        if rate is None or not (summary.verdict in (OK, UNCLEAR) or _is_understated(summary)):
             return None
         alone_s, ping = self._alone_s[summary.case.work], summary.ping_s
         is_short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
@@ -226,6 +227,11 @@ class _SameLoad:
             return f"No recommendation: one round can't show how much rates differ by chance. {how}"
         if faster := self._perhaps_faster():
             best = max(faster, key=lambda candidate: candidate.rate.log)
+            if best in self._understated:
+                return (
+                    f"No recommendation: {best.plain} is faster than measured, {best.throughput}, because generating "
+                    "the load took too much of its CPU time. Use fewer users or a longer task."
+                )
             return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."
         return f"No recommendation: no {self._noun} has a verified throughput."
 
@@ -306,14 +312,16 @@ class _SameLoad:
         return [candidate for candidate in self._preferred(self._fast()) if kind_of(candidate) == kind]
 
     def _perhaps_faster(self) -> list[_Candidate]:
-        """Return the `unclear` cases whose rate is higher than that of every `ok` case, significantly or not.
+        """Return the cases without a rank whose rate is higher than that of every `ok` case, significantly or not.
 
-        Nothing is much faster than a case whose rate is near the ceiling.
+        They are `unclear`, or `suspect` only because the load tool left them too little CPU time. Nothing is much
+        faster than a case whose rate is near the ceiling.
         """
         if any(candidate.is_near_ceiling for candidate in self._first):
             return []
         fastest = max((candidate.rate.log for candidate in self._sound), default=math.inf)
-        return [candidate for candidate in self._unclear if candidate.rate.log > fastest + math.log1p(ACCURACY)]
+        others = (*self._unclear, *self._understated)
+        return [candidate for candidate in others if candidate.rate.log > fastest + math.log1p(ACCURACY)]
 
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
@@ -505,6 +513,13 @@ def _names(names: Sequence[str]) -> str:
     if all(name.isdecimal() for name in names):
         return f"{'server' if len(names) == 1 else 'servers'} {listed(names)}"
     return listed(names, MOST_NAMES)
+
+
+def _is_understated(summary: Summary) -> bool:
+    """Return whether the rate is suspect only because generating the load took CPU time from the server."""
+    return summary.verdict == SUSPECT and {
+        reason.code for reason in summary.reasons if verdict_of([reason]) == SUSPECT
+    } == {GENERATOR}
 
 
 def _codes(candidate: _Candidate) -> list[str]:

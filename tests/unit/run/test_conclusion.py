@@ -128,6 +128,15 @@ def unverified(result: Result, server: str, cpu: float = 0.72) -> Result:
     return result
 
 
+def with_a_starved_server(result: Result, server: str) -> Result:
+    """Let the load tool use half of the CPU time beside one server, so that its rate is lower than it could be."""
+    for record in result.records:
+        if record.server == server:
+            record.machine = record_of(server).machine
+            record.tool_cpu_s = record.machine.total_s / 4
+    return result
+
+
 def of_two_tasks(primes: Result, digest: Result) -> Result:
     for record in digest.records:
         record.values["task"] = "digest"
@@ -154,6 +163,14 @@ CONCLUSIONS = {
     "none if an unverified one may be faster": (
         unverified(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.9), ("3_c", 2, 1.0)), "3_c"),
         None,
+    ),
+    "none if the load tool left a faster one too little CPU time": (
+        with_a_starved_server(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.9), ("3_c", 2, 1.0)), "3_c"),
+        None,
+    ),
+    "one although the load tool left a slower one too little CPU time": (
+        with_a_starved_server(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.7), ("3_c", 2, 1.0)), "2_b"),
+        "3_c",
     ),
     "one although an unverified one may be as fast": (
         unverified(three_rounds(("1_a", 2, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), "3_c"),
