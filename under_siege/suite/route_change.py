@@ -136,7 +136,7 @@ def _change(node: ast.stmt, file: str, source: str, changed: Callable[[], Sequen
         return Change(node.lineno, (), why)
     diff = _diff(file, source, changed())
     if any(line[1:] != line[1:].rstrip() for line in diff if line != " "):  # which tables strip
-        return Change(node.lineno, (), f"lines of {file} near it end with spaces")
+        return Change(node.lineno, (), f"lines of {file} near it end with spaces: remove the spaces, and run again")
     if made_legible(list(diff), lines=True, mask=masked_code) != list(diff):
         return Change(node.lineno, (), f"lines of {file} near it have invisible characters or a secret")
     if sum(line[:1] in ("+", "-") and len(line) > 1 for line in diff[2:]) > MOST_LINES:
