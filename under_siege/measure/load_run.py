@@ -407,6 +407,7 @@ async def compute_bare(
     Raises:
         CaseFailedError: the processes of the users did not get ready, or exited early.
     """
+    record.load_cpus = len(current_division().load)
     lines, started_s = _BaselineLines(record, length, tell), time.monotonic()
     quota = Limits.of(case).cpus
     quota = None if quota is None or quota >= server_cpus() else quota
