@@ -131,6 +131,7 @@ class Offer:
             began_s,
             server.load_url,
             self.expected,
+            turns=self.plan.load.order(self.plan.seed, record.round) if self.expected.mix else (),
             due_s=self.due_s,
             users=users,
             keep_alive=load.keep_alive,

@@ -1,6 +1,8 @@
 """Compute the statistics of streams in one round: events per second, first events, and the gaps between events."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from statistics import median
 
@@ -84,6 +86,15 @@ class StreamStatistics:
     @cached_property
     def gaps(self) -> Waits:
         return gaps(self.rows)
+
+    @cached_property
+    def later_gaps(self) -> Waits:
+        """Return the gaps without the first of each stream, before which a language model reads the prompt."""
+        first_s = np.array([gaps_s[0] if len(gaps_s) else math.nan for gaps_s in self.rows.gaps_s])
+        gaps_s = np.empty(len(self.rows.gaps_s), dtype=object)
+        for index, each in enumerate(self.rows.gaps_s):
+            gaps_s[index] = each[1:]
+        return gaps(replace(self.rows, first_s=self.rows.first_s + first_s, gaps_s=gaps_s))
 
 
 def is_buffered(idle_events_s: Sequence[float]) -> bool:

@@ -5,6 +5,7 @@ from statistics import median
 
 import msgspec
 
+from under_siege.judge.estimators import together
 from under_siege.judge.measured_case import MeasuredCase
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import Values
@@ -85,6 +86,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     first_event_s: EventTimes | None = None
     gap_s: EventTimes | None = None
     idle_gap_s: float | None = None  # longest gap between events of a stream while the server was idle
+    later_gap_p99_s: float | None = None  # gap p99 without the first gap of each stream
     head_start_s: float = 0.0  # how much earlier than the others the first event came while the server was idle
     cpu_s_per_transaction: float | None = None
     ready_s: float | None = None  # time to the first correct response to a ping
@@ -117,12 +119,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def stutters(self) -> bool:
         """Return whether users notice pauses in the streams that an idle server does not make.
 
-        If the second event comes late even then, a pause before it is a wait for the text.
+        If the second event comes late even then, a pause before it is a wait for the text, and doesn't count.
         """
         gap = self.gap_s
-        if not gap or not gap.p50 or not gap.p99 or self.head_start_s:
+        p99_s = self.later_gap_p99_s if self.head_start_s else gap and gap.p99
+        if not gap or not gap.p50 or not p99_s:
             return False
-        return gap.p99 >= max(VISIBLE_S, STUTTER * gap.p50, STUTTER * (self.idle_gap_s or 0.0))
+        idle_s = 0.0 if self.head_start_s else self.idle_gap_s or 0.0  # the longest idle gap is then the head start
+        return p99_s >= max(VISIBLE_S, STUTTER * gap.p50, STUTTER * idle_s)
 
     @property
     def counted(self) -> str:
@@ -179,6 +183,7 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values) -> 
         first_event_s=_event_times("first_event", values),
         gap_s=_event_times("gap", values),
         idle_gap_s=median(map(longest_gap_s, idle)) if idle else None,
+        later_gap_p99_s=together(run.streams.later_gaps for run in rounds if run.streams).percentile(99),
         head_start_s=median(map(head_start_s, idle)) if idle else 0.0,
         measured_per_s=measured,
         of_ceiling=None if share is None or share.value is None else Interval(share.value, share.low, share.high),

@@ -54,6 +54,7 @@ class Generator:
         url: str,
         expected: Expectation,
         *,
+        turns: Sequence[int] = (),
         due_s: Sequence[float] = (),
         users: int = 0,
         keep_alive: bool = False,
@@ -64,6 +65,7 @@ class Generator:
 
         Args:
             began_s: the start of the load, as a time of `time.monotonic`.
+            turns: the order of the requests of a mix; empty: that of the expectation.
             due_s: when each request of an open loop is due; empty for a closed loop of `users`.
             timeout_s: timeout of a response; of a stream: of each of its events.
 
@@ -76,7 +78,7 @@ class Generator:
         line = order(
             [(each_url, each.request, each.right) for each_url, each in expected.each(url)],
             began_s,
-            turns=expected.mix.order if expected.mix else (0,),
+            turns=turns or (expected.mix.order if expected.mix else (0,)),
             due_s=due_s,
             users=users,
             keep_alive=keep_alive,

@@ -488,9 +488,10 @@ def _of_waiting_requests(summary: Summary) -> Iterator[str]:
 def _of_stutter(summary: Summary) -> Iterator[str]:
     """Yield a sentence about the stutter of streams that users notice."""
     gap = summary.gap_s
-    if gap and gap.p50 and gap.p99 and summary.stutters:
+    p99_s = summary.later_gap_p99_s if summary.head_start_s else gap and gap.p99
+    if gap and gap.p50 and p99_s and summary.stutters:
         yield (
-            f"Streams stutter: one gap in 100 takes {formatting.seconds(gap.p99)} or longer, "
+            f"Streams stutter: one gap in 100 takes {formatting.seconds(p99_s)} or longer, "
             f"but the median gap {formatting.seconds(gap.p50)}; {PROGRAM} profile names the code that blocks."
         )
 

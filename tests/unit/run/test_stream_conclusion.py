@@ -30,7 +30,8 @@ def test_only_visible_pauses_count_as_stutter(p50_s: float, p99_s: float | None,
     one = Summary(server="a", title="a", task="", users=1, workers=1, python="3.11", rounds=1, gap_s=gaps)
     assert one.stutters is expected
     assert not replace(one, idle_gap_s=0.1).stutters
-    assert not replace(one, head_start_s=0.5).stutters
+    assert not replace(one, head_start_s=0.5, later_gap_p99_s=0.03).stutters
+    assert replace(one, head_start_s=0.5, later_gap_p99_s=0.15).stutters is (p50_s < 0.07)
 
 
 def streaming(server: str, round_: int, first_s: float, memory_bytes: int) -> Record:
