@@ -29,3 +29,15 @@ def test_refused_limited_wrong_and_lost_requests_have_different_outcomes(tmp_pat
     for outcome, path in AFTERWARDS.items():
         arrived = sum(one["path"] == path and one["number"] > FIRST for one in log)
         assert 0 < counted[outcome] <= arrived, outcome  # without those whose responses came after the step
+
+
+def test_each_step_sends_a_mix_in_another_order(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, [{"path": "/queue/0.01/text/one"}, {"path": "/text/two"}], "")
+    ran = invoke("capacity", str(suite), "--time", "10s", "--seed", "1", "--out", "r.json", "--quiet", folder=tmp_path)
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    records = [step.record for step in load(tmp_path / "r.json").steps if not step.closed_users]
+    loads = [record.requests.only("load") for record in records]
+    orders = [
+        tuple(request for _, request in sorted(zip(each.due_s, each.request, strict=True))[:20]) for each in loads
+    ]
+    assert len({*orders}) == len(orders) > 1
