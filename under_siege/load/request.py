@@ -57,12 +57,12 @@ class BodyRule:
                 yield difference
 
     def differing_paths(self, body: bytes, right: bytes) -> list[str]:
-        """Return up to 10 paths at which the values of two JSON objects differ, with `*` in place of indexes."""
+        """Return up to 30 paths at which the values of two JSON objects differ, with `*` in place of indexes."""
         if not isinstance(as_json(right), dict):
             return []
         paths = [path for path, *_ in self._differences(body, right)]
         names = dict.fromkeys(".".join("*" if key.isdecimal() else key for key in path) for path in paths)
-        return list(itertools.islice(names, 10))
+        return list(itertools.islice(names, 30))
 
     def unused(self, right: bytes) -> str:
         """Return an ignored path that the expected body does not contain, or an empty string if there is none."""
