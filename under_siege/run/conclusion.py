@@ -366,12 +366,13 @@ class _SameLoad:
         if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
         alike = self._alike(chosen)
-        if ties := [candidate for candidate in self._first if candidate is not chosen and candidate not in alike]:
+        slower = [candidate for candidate in self._slower() if is_worse(candidate.rate, chosen.rate, self._alpha)]
+        others = [candidate for candidate in self._sound if candidate is not chosen and candidate not in slower]
+        if ties := [candidate for candidate in others if candidate not in alike]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
             yield f"Not significantly different in throughput: {names}."
         yield from self._detectable()
-        slower = self._slower()
         if slower and not (self._first == [chosen] and len(slower) == 1):
             factors = sorted(math.exp(chosen.rate.log - candidate.rate.log) for candidate in slower)
             span = formatting.span([max(1.0, factor) for factor in factors], "{:.1f}".format)
