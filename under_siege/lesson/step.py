@@ -56,7 +56,7 @@ class Run(_Strict, frozen=True):
 
     servers: tuple[str, ...]
     strategies: tuple[str, ...] = ()  # if given, `servers` is an application in lesson/ whose route moves
-    path: str = ""  # of that route
+    path: str = ""  # path of that route
     ping: str = ""  # path of its health check
     tasks: tuple[str, ...] = ("primes",)
     only: tuple[str, ...] = ()  # selectors of the cases to run; empty for all cases

@@ -75,7 +75,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_model: str
     cpus: Positive
-    usable_cpus: Positive  # by the servers
+    usable_cpus: Positive  # number of CPUs that the servers may use
     load_cpus: Count = 0  # CPUs that only the load tool and the bench could use; 0: they shared those of the servers
     cpu_limit: Cpus | None = None  # such as 0.5, if a cgroup quota limits the bench
     memory_bytes: Count
@@ -97,11 +97,11 @@ class MovedRoute(msgspec.Struct, frozen=True, kw_only=True):
     """The route of an application that some servers of a comparison answer in threads or in processes."""
 
     path: str
-    server: str  # on which the strategies are compared
+    server: str  # the server on which the strategies are compared
     is_chosen: bool = False  # whether the user asked for strategies
-    function: str = ""  # that answers the requests; empty if it is unknown
+    function: str = ""  # name of the function that answers the requests; empty if it is unknown
     file: str = ""
-    line: Count = 0  # of its `def`
+    line: Count = 0  # line of its `def`
     diff: list[str] = []  # a change of the source code that moves it to a process pool
     unmovable: str = ""  # why there is no such change
     def_diff: list[str] = []  # a change of the source code with which the framework runs it in a thread

@@ -22,8 +22,8 @@ from under_siege.run.conclusion import answers
 from under_siege.suite.expected_response import Expectations
 from under_siege.suite.what_if import PREFIX, PROCESSES, THREADS, is_what_if
 
-SHARE = 0.4  # of the rate of the application as it is, if the user knows no rate
-REQUESTS = 60  # in each measurement, if they fit into its time
+SHARE = 0.4  # share of the unchanged application's rate that is offered if the user knows no rate
+REQUESTS = 60  # number of requests in each measurement, if they fit into its time
 SHORTEST_S, LONGEST_S = 4.0, 12.0
 TIMES_TASK = 20  # a response that takes this many times as long as alone is not awaited
 PROFILE_S = 6.0

@@ -35,7 +35,7 @@ MOST_LINES = 3  # maximum number of lines of code to name
 SLOWER = 0.9  # a route that waits reaches less than this share of its rate in a pool
 MUCH_MORE = 1.2  # the CPU time of a request in the pool, as a multiple, that explains why it is slower
 BUSY = 0.5  # CPUs; a route waits if its server uses less, although it works on more requests at a time than a pool
-MOST_TAKEN = 0.2  # of a server's possible CPU time by other programs; with more, whether its route waits is unknown
+MOST_TAKEN = 0.2  # if other programs took more of a server's CPU time, nobody knows whether its route waits
 Facts = Sequence[tuple[str, str]]
 
 

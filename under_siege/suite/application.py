@@ -28,7 +28,7 @@ class RouteFunction(msgspec.Struct, frozen=True):
 
     name: str  # qualified, such as `Report.get`
     file: str  # relative to the directory of the application if it is below it
-    line: int  # of its first decorator
+    line: int  # line of its first decorator
     is_async: bool
     is_method: bool = False
     unmovable: tuple[str, ...] = ()  # parameters that can't be pickled

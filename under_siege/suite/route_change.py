@@ -15,7 +15,7 @@ from under_siege.secrets import masked_code
 from under_siege.suite.application import RouteFunction
 from under_siege.suite.function_uses import MOST_BYTES, Code, imported_names, reached, use_elsewhere
 
-MOST_LINES = 12  # that a diff adds or removes, except empty lines
+MOST_LINES = 12  # maximum number of lines that a diff adds or removes, except empty lines
 _FRAMEWORKS = ("fastapi", "starlette", "litestar", "quart", "flask", "django")
 _CONTEXTS = ("flask", "quart")  # their functions need the request or the application, except these
 _WITHOUT_CONTEXT = ("abort", "redirect", "Response")

@@ -64,10 +64,12 @@ class TargetOptions:
     ready_within: str | None = None
     stream: str | None = None  # kind of the stream
     events: str | None = None  # number of events or time after which a stream is closed
-    status: int | None = None  # of the correct response; None: 200
+    status: int | None = None  # status of the correct response; None: 200
     ignored: tuple[str, ...] = ()  # fields of JSON responses that may differ, such as `items.*.id`
     any_body: bool = False  # whether only the status is checked
-    strategies: tuple[str, ...] = ()  # of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
+    strategies: tuple[
+        str, ...
+    ] = ()  # members of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
     tell: Callable[[str], None] = lambda _: None
 
     def expect_table(self) -> dict[str, Any]:
