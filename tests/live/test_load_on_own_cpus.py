@@ -37,6 +37,8 @@ def test_load_and_servers_run_on_different_cpus(tmp_path: Path, monkeypatch) -> 
     assert division.load in seen["bench"]
     assert os.sched_getaffinity(0) == own
     assert (result.environment.usable_cpus, result.environment.load_cpus) == (len(own) - len(own) // 2, len(own) // 2)
+    assert {record.is_ceiling for record in result.records} == {True, False}
+    assert {record.load_cpus for record in result.records} == {len(division.load)}
     assert f"for servers, {len(own) // 2} for the load" in ran.stdout
     assert set(result.records[0].cpu_times.busy_s) == division.servers
 
