@@ -35,11 +35,11 @@ from measured_table import Cell, MeasuredTable, show
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.host.limits import LIMITS
-from under_siege.judge.case_names import in_words
 from under_siege.judge.round_statistics import Round
 from under_siege.load.request import PING_INTERVAL_S
 from under_siege.record.record import Record
 from under_siege.record.result import Result, load
+from under_siege.show.case_names import in_words
 
 HOUR_S, STRETCH_S = 3600.0, 2.0
 FIRST_DELAY_S = 10.0  # the kubelet's first restart delay

@@ -38,7 +38,7 @@ from under_siege.host.environments import with_packages
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.host.programs import unmet
-from under_siege.suite.strategies import read_strategy
+from under_siege.suite.server_files import read_strategy
 
 pytest_plugins = ("cpu_costs", "pure_tests")
 

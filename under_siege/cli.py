@@ -87,7 +87,7 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_servers(as_json: bool) -> None:
     """List all strategies."""
-    from under_siege.suite.strategies import all_strategies, catalogue_as_json, catalogue_as_text
+    from under_siege.suite.server_files import all_strategies, catalogue_as_json, catalogue_as_text
 
     strategies = all_strategies()
     click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
@@ -417,7 +417,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     from common.task import BUILTIN_TASKS
     from under_siege.host.interpreter import interpreter
     from under_siege.show.formats.table import show
-    from under_siege.suite.strategies import all_strategies
+    from under_siege.suite.server_files import all_strategies
     from under_siege.try_task.task_profile import profile_task
     from under_siege.try_task.view import view
 

@@ -9,7 +9,7 @@ from conftest import SERVERS, TESTS
 from under_siege.host.programs import unmet
 from under_siege.judge.ranking import summarize
 from under_siege.record.result import load
-from under_siege.suite.strategies import read_strategy
+from under_siege.suite.server_files import read_strategy
 
 SUITE = "tests/suites/stock"
 ACCUSATIONS = {"above_ceiling", "too_fast", "too_cheap", "timer", "availability", "pings"}

@@ -15,7 +15,7 @@ from under_siege.lesson.step import Claim, all_exercises
 from under_siege.measure.plan import make_plan
 from under_siege.measure.session import run_plan
 from under_siege.show.formats.table import rendered
-from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite
+from under_siege.suite.server_files import find_strategy, read_strategy, strategies_suite
 
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
 WAITING = sorted(name for name, one in all_exercises().items() if one.task == "sign_up")

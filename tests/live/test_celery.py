@@ -14,7 +14,7 @@ from external_program import started
 from under_siege.host import programs
 from under_siege.host.programs import path_of, remedy, unmet
 from under_siege.measure.plan import make_plan
-from under_siege.suite.strategies import catalogue_as_text, strategies_suite
+from under_siege.suite.server_files import catalogue_as_text, strategies_suite
 
 SERVER = ROOT / "servers" / "12_async_celery.py"
 needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))

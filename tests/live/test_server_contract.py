@@ -35,7 +35,7 @@ from other_pythons import other_pythons
 from common.task import BUILTIN_TASKS, perform
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.programs import unmet
-from under_siege.suite.strategies import read_strategy
+from under_siege.suite.server_files import read_strategy
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 FAILING_TASKS = {

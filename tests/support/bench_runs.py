@@ -14,7 +14,6 @@ from under_siege.judge.summary import Summary
 from under_siege.record.record import Record
 from under_siege.record.result import Result, load
 from under_siege.report import view_of
-from under_siege.suite import strategies
 
 SERVERS_DIRECTORY = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
@@ -48,7 +47,7 @@ def server_path(name: str) -> str:
 def without_a_ceiling() -> Iterator[None]:
     """Disable the ceiling in the `with` block, because measuring it takes as long as measuring a server."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(strategies, "NO_SERVER", None)
+        patched.setattr(server_files, "NO_SERVER", None)
         yield
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from under_siege.measure import start_command
+from under_siege.measure import server_command
 from under_siege.measure.plan import Plan, make_plan
-from under_siege.measure.start_command import Start
+from under_siege.measure.server_command import Start
 from under_siege.suite.suite_file import read_suite
 
 SERVERS = "".join(f'[servers.{name}]\ncommand = "serve {{port}} {name}"\n' for name in ("plain", "built", "broken"))
@@ -26,8 +26,8 @@ def starting(plan: Plan, server: str) -> Iterator[Start]:
     """Yield the command that starts this server, with its environment and files, without starting the supervisor."""
     case = next(case for case in (*plan.cases, *plan.ceilings) if case.server == server)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(start_command, "current_supervisor", lambda: SimpleNamespace(removing=contextlib.nullcontext))
-        with start_command.start_of(plan, case, 8123, {}) as found:
+        patched.setattr(server_command, "current_supervisor", lambda: SimpleNamespace(removing=contextlib.nullcontext))
+        with server_command.start_of(plan, case, 8123, {}) as found:
             yield found
 
 

@@ -11,9 +11,9 @@ from under_siege.capacity.charts import capacity_chart, latency_chart
 from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of, exit_code
 from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics, percentile_of
 from under_siege.formatting import capitalized, listed, significant
-from under_siege.judge.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 from under_siege.judge.goal import Goal
 from under_siege.record.result import Result, SkippedServer
+from under_siege.show.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 from under_siege.show.notes import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 

@@ -51,7 +51,6 @@ from under_siege.compare.diff import (
     compare_revisions,
     machine_difference,
 )
-from under_siege.judge.case_names import at, full_name, varying
 from under_siege.judge.estimates import ACCURACY
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison
@@ -60,6 +59,7 @@ from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
 from under_siege.record.result import SCHEMA, Result
 from under_siege.run import view as run
+from under_siege.show.case_names import at, full_name, varying
 from under_siege.show.columns import text_of
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table

@@ -12,10 +12,10 @@ from under_siege.drill.incident_metrics import answered_at_s
 from under_siege.drill.injection import UNDECIDED
 from under_siege.drill.outcome_summary import FaultOutcome, exit_code_of, fault_outcomes
 from under_siege.formatting import capitalized, listed
-from under_siege.judge.case_names import in_brief, in_plain_words, name_of, with_capital
 from under_siege.record.record import Incident
 from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
+from under_siege.show.case_names import in_brief, in_plain_words, name_of, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.notes import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View

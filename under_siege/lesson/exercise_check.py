@@ -27,7 +27,7 @@ from under_siege.record.case import Value
 from under_siege.record.result import Result
 from under_siege.show.formats.table import renderable
 from under_siege.show.view import Cell, Column, Paragraph, Row, Table, View
-from under_siege.suite.strategies import find_strategy, read_strategy, strategies_suite
+from under_siege.suite.server_files import find_strategy, read_strategy, strategies_suite
 
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1

@@ -17,7 +17,6 @@ from under_siege import formatting
 from under_siege.capacity.view import figures as figures_of_capacities
 from under_siege.capacity.view import named
 from under_siege.drill.view import view as view_of_drill
-from under_siege.judge.case_names import cases_of, in_plain_words, in_words, varying
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.lesson.claims import HOLDS, NOT_HERE, UNDECIDED, QuestionResult, ResultView, decide_question
@@ -25,6 +24,7 @@ from under_siege.lesson.step import LessonProgress, LessonStep, Question, commit
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
+from under_siege.show.case_names import cases_of, in_plain_words, in_words, varying
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 

@@ -43,7 +43,7 @@ from under_siege.measure.duration import Length, pinged_s
 from under_siege.measure.load_run import LoadRun, compute_bare
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
-from under_siege.measure.start_command import suite_command
+from under_siege.measure.server_command import suite_command
 from under_siege.measure.warm_up import (
     REQUESTS_ON_A_CONNECTION,
     RequestReplays,

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import psutil
 
 from common.errors import BadInputError
-from under_siege.host.containers import run_command
 from under_siege.host.cpu_division import server_cpus
+from under_siege.host.docker_run import run_command
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -49,7 +49,7 @@ from under_siege.record.result import SkippedServer
 from under_siege.secrets import expanded_path
 from under_siege.suite.expected_response import Expectation, Expectations
 from under_siege.suite.requests import pace_values
-from under_siege.suite.strategies import all_strategies
+from under_siege.suite.server_files import all_strategies
 from under_siege.suite.suite import Suite, Target
 
 _NO_JOBS = "accepts no jobs"

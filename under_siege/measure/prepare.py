@@ -21,7 +21,7 @@ from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, Bo
 from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
-from under_siege.measure.start_command import Start, missing_library, prepare_command, suite_command
+from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
@@ -36,7 +36,7 @@ from under_siege.suite.expected_response import (
     counters_in,
     try_task,
 )
-from under_siege.suite.strategies import SERVERS
+from under_siege.suite.server_files import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up

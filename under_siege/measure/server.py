@@ -20,7 +20,7 @@ import psutil
 
 from common.options import default_port
 from under_siege.formatting import legible
-from under_siege.host.containers import Container, contained, group_of
+from under_siege.host.docker_run import Container, contained, group_of
 from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
@@ -50,7 +50,7 @@ from under_siege.load.jobs import fetch_job
 from under_siege.load.request import MixedRequest, filled
 from under_siege.load.streams import fetch_stream
 from under_siege.measure.plan import Plan
-from under_siege.measure.start_command import Start, start_of
+from under_siege.measure.server_command import Start, start_of
 from under_siege.paths import HOST
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record

@@ -35,7 +35,7 @@ from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.measure.racing import Decide, Race
 from under_siege.measure.server import Server
-from under_siege.measure.start_command import set_aside
+from under_siege.measure.server_command import set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError

@@ -11,7 +11,6 @@ from rich.console import Group
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.judge.case_names import full_name
 from under_siege.paths import PROGRAM
 from under_siege.profile.diagnosis import LOOP_SHARES, Diagnosis
 from under_siege.profile.hotspots import (
@@ -30,6 +29,7 @@ from under_siege.profile.hotspots import (
 )
 from under_siege.profile.sampler import Frame, stacks_of
 from under_siege.record.result import Result
+from under_siege.show.case_names import full_name
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.view import Figure, Note, Paragraph, Tone, View

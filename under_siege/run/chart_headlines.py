@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from under_siege import formatting
 from under_siege.formatting import listed, span
-from under_siege.judge.case_names import plain_name, with_capital
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK
+from under_siege.show.case_names import plain_name, with_capital
 
 _MOST_NAMES = 3
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from under_siege import formatting
-from under_siege.judge.case_names import short, with_file
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary, half_width
 from under_siege.judge.verdict_rules import OK
+from under_siege.show.case_names import short, with_file
 from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
 from under_siege.show.view import finite
 

@@ -7,16 +7,6 @@ from statistics import median
 
 from under_siege import formatting
 from under_siege.formatting import listed
-from under_siege.judge.case_names import (
-    BRIEF,
-    MOST_NAMES,
-    cases_of,
-    load_in_words,
-    name_of,
-    numbered,
-    varying,
-    without_capital,
-)
 from under_siege.judge.estimates import ACCURACY, Estimate, differ, ratio, student_at
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, is_worse, rank_level
@@ -28,6 +18,16 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
+from under_siege.show.case_names import (
+    BRIEF,
+    MOST_NAMES,
+    cases_of,
+    load_in_words,
+    name_of,
+    numbered,
+    varying,
+    without_capital,
+)
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 

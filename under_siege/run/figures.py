@@ -8,7 +8,6 @@ from functools import partial
 
 from under_siege import formatting
 from under_siege.formatting import capitalized
-from under_siege.judge.case_names import across, cases_of, full_name, in_words, label
 from under_siege.judge.estimates import Estimate
 from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
@@ -19,6 +18,7 @@ from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.run import chart_headlines, charts, stream_charts
 from under_siege.run.sweep_charts import curves, heat_map
+from under_siege.show.case_names import across, cases_of, full_name, in_words, label
 from under_siege.show.charts import Chart
 from under_siege.show.notes import of_siege
 from under_siege.show.view import Figure

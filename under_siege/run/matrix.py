@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from under_siege import formatting
-from under_siege.judge.case_names import across, at, cases_of, in_words, name_of, told_apart, varying
 from under_siege.judge.metrics import METRICS, SPEED_CORRECTED
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
@@ -13,6 +12,7 @@ from under_siege.judge.sweep import Cell as CaseOfAxis
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
 from under_siege.record.case import Value, axis
+from under_siege.show.case_names import across, at, cases_of, in_words, name_of, told_apart, varying
 from under_siege.show.columns import name_in_table, text_of
 from under_siege.show.view import Cell, Column, Medium, Row, Table, Tone, View
 

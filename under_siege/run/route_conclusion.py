@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from under_siege import formatting
-from under_siege.judge.case_names import cases_of, name_of, without_capital
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.speed_correction import taken_by_others
@@ -26,6 +25,7 @@ from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.run.rate_comparison import BETTER, SAME, WORSE, RateComparison
+from under_siege.show.case_names import cases_of, name_of, without_capital
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import AS_IS, PREFIX, PROCESSES, WRAPPER, is_what_if
 

@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 
 from under_siege import formatting
-from under_siege.judge.case_names import across, at, cases_of, in_plain_words, label, name_of, with_name
 from under_siege.judge.metric import Metric
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import number
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import Value, axis
+from under_siege.show.case_names import across, at, cases_of, in_plain_words, label, name_of, with_name
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.judge.case_names import across, at, cases_of, columned, in_plain_words, name_of, told_apart, with_name
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged
@@ -21,6 +20,7 @@ from under_siege.run.matrix import matrix
 from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, route_as_data, with_route
 from under_siege.run.sweep_conclusion import sweep_sentences
 from under_siege.show import columns
+from under_siege.show.case_names import across, at, cases_of, columned, in_plain_words, name_of, told_apart, with_name
 from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.judge.case_names import varying
 from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
+from under_siege.show.case_names import varying
 from under_siege.show.view import Cell, Column, Tone
 
 NO_SERVER = "bare"  # server name, in result files, of a ceiling that was measured without a server

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from under_siege import formatting
-from under_siege.judge.case_names import across, cases_of, full_name, in_words, varying
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round, leak_bytes
 from under_siege.judge.speed_correction import other_work, stolen
@@ -17,6 +16,7 @@ from under_siege.load.request import FREQUENT_S
 from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Result
+from under_siege.show.case_names import across, cases_of, full_name, in_words, varying
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
 from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.judge.units import exact_share
+from under_siege.show.case_names import cases_of, full_name
 from under_siege.show.view import Cell, Column, Row, Table, Tone, finite
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from under_siege import formatting
-from under_siege.judge.case_names import cases_of, full_name
 from under_siege.judge.estimators import lateness_s
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.stream_statistics import head_start_s, is_buffered
 from under_siege.judge.suspicions import is_busy
 from under_siege.paths import PROGRAM
+from under_siege.show.case_names import cases_of, full_name
 
 LATE_S, LATE_SHARE = 0.005, 0.1  # a note is shown if the client read this late, and at least this share of the gap p99
 

@@ -15,7 +15,7 @@ from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import ExpectTable, address, path_of, ping_path
 from under_siege.suite.requests import expect_of, headers_of, stream_of
-from under_siege.suite.strategies import strategies_suite
+from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
 from under_siege.suite.suite_from_application import TargetOptions, suite_of_applications

@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
-from under_siege.host.containers import run_command
+from under_siege.host.docker_run import run_command
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders

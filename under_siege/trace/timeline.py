@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege import formatting
-from under_siege.judge.case_names import in_brief, in_plain_words, varying, with_name, without_capital
 from under_siege.record.case import axis
 from under_siege.record.record import Trace
 from under_siege.record.result import Result
+from under_siege.show.case_names import in_brief, in_plain_words, varying, with_name, without_capital
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 CPUS_FOR_TWO_TASKS = 1.5  # if fewer CPUs are available, two parallel tasks seem to run one at a time

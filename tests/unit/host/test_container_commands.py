@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInputError
-from under_siege.host.containers import Container, run_command
+from under_siege.host.docker_run import Container, run_command
 from under_siege.suite.suite_file import suite_from
 
 

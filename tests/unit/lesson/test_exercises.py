@@ -27,7 +27,7 @@ from under_siege.lesson.step import Claim, Exercise, all_exercises
 from under_siege.record.record import Machine
 from under_siege.record.result import Result
 from under_siege.show.formats.table import rendered
-from under_siege.suite.strategies import read_strategy
+from under_siege.suite.server_files import read_strategy
 
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
 EXERCISES, SOLUTIONS = FOLDERS

@@ -12,15 +12,15 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compare_results
 from under_siege.compare.view import view
-from under_siege.judge.case_names import across, told_apart
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import RULES, judge
-from under_siege.measure.start_command import start_of
+from under_siege.measure.server_command import start_of
 from under_siege.record.case import case_of, load_axes
 from under_siege.record.record import Samples
 from under_siege.record.requests import PING, Requests
 from under_siege.record.result import MeasuredSuite, Result, load, save
 from under_siege.report import formatted
+from under_siege.show.case_names import across, told_apart
 
 
 def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> Result:

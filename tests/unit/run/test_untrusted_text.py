@@ -16,7 +16,7 @@ from under_siege.record.result import load, made_legible, save
 from under_siege.report import formatted, view_of
 from under_siege.show.formats import rendered
 from under_siege.show.view import Cell, Column, Row, Table, View
-from under_siege.suite.strategies import read_strategy
+from under_siege.suite.server_files import read_strategy
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}

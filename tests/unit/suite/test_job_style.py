@@ -11,7 +11,7 @@ from common.errors import BadInputError
 from under_siege.measure.plan import make_plan
 from under_siege.record.result import save
 from under_siege.suite.selection import in_style, suite_of
-from under_siege.suite.strategies import all_strategies, strategies_suite
+from under_siege.suite.server_files import all_strategies, strategies_suite
 
 
 def test_list_marks_strategies_that_accept_jobs(run_cli) -> None:

@@ -15,7 +15,7 @@ from suite_plans import plan_in, start_in, starting
 from common.errors import BadInputError
 from under_siege.load.request import ANY, Ping
 from under_siege.measure.plan import make_plan
-from under_siege.measure.start_command import suite_command
+from under_siege.measure.server_command import suite_command
 from under_siege.suite import keys, suite_file
 from under_siege.suite.selection import suite_of
 from under_siege.suite.suite_file import read_suite

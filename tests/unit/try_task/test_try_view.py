@@ -9,7 +9,7 @@ import pytest
 from common.task import BUILTIN_TASKS
 from under_siege.show.formats.table import rendered
 from under_siege.subprocess_scripts import task_profiler
-from under_siege.suite.strategies import all_strategies
+from under_siege.suite.server_files import all_strategies
 from under_siege.try_task.task_profile import (
     FirstRun,
     OtherPrograms,

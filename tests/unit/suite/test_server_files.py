@@ -6,8 +6,8 @@ import pytest
 from conftest import SERVERS
 
 from common.errors import BadInputError
-from under_siege.suite import strategies
-from under_siege.suite.strategies import all_strategies, read_strategy
+from under_siege.suite import server_files
+from under_siege.suite.server_files import all_strategies, read_strategy
 from under_siege.suite.suite import Kind
 
 SERVER = '"""Serves, on a --port."""\n'
@@ -60,6 +60,6 @@ def test_the_kind_of_a_strategy_is_inferred_from_its_code() -> None:
 @pytest.mark.parametrize("name", ["3", "3_async_threadexecutor"])
 def test_finding_a_strategy_reads_only_the_file_of_that_strategy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    monkeypatch.setattr(strategies, "read_strategy", lambda path: read.append(path.stem))
-    strategies.find_strategy(name)
+    monkeypatch.setattr(server_files, "read_strategy", lambda path: read.append(path.stem))
+    server_files.find_strategy(name)
     assert read == ["3_async_threadexecutor"]

@@ -15,7 +15,7 @@ from common.errors import BadInputError
 from under_siege.drill.drill_run import drill_plan
 from under_siege.host.services import Services
 from under_siege.load.request import WarmUp
-from under_siege.measure import start_command
+from under_siege.measure import server_command
 from under_siege.measure.plan import EnvironmentKey, make_plan
 from under_siege.measure.prepare import ask_for_references
 from under_siege.measure.server import running
@@ -25,17 +25,17 @@ from under_siege.suite.selection import suite_of
 
 def test_a_missing_library_is_reported_with_the_command_that_installs_it(tmp_path: Path, monkeypatch) -> None:
     plan = plan_in(tmp_path, '[servers.one]\ncommand = "serve {port}"\nneeds = ["libev"]\n')
-    monkeypatch.setattr(start_command, "find_library", {"ev": None}.__getitem__)
+    monkeypatch.setattr(server_command, "find_library", {"ev": None}.__getitem__)
     with pytest.raises(CaseFailedError, match=r"libev is missing; install it with: .*libev"):
         start_in(plan, "one")
-    monkeypatch.setattr(start_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
+    monkeypatch.setattr(server_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
     assert start_in(plan, "one").words == ["serve", "8123"]
 
 
 def test_a_failed_build_is_reported_with_the_missing_compiler_or_headers(tmp_path: Path, monkeypatch) -> None:
     needs = 'requirements = ["built==1"]\nneeds = ["libev", "COMPILER"]\n'
     text = f'[servers.one]\ncommand = "serve {{port}}"\n{needs}'
-    monkeypatch.setattr(start_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
+    monkeypatch.setattr(server_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
     for compiler, reason in (
         ("no-such-cc", "no-such-cc is not installed"),
         ("sh", "no ev.h; libev is installed, but its headers"),
@@ -57,7 +57,7 @@ def test_settings_that_change_a_server_are_set_aside_unless_they_are_kept(
     environment = start_in(plan, "plain").environment
     assert environment["SHOP_URL"] == "x"
     found = {name: environment[name] for name in settings if name in environment}
-    assert found == (settings if is_kept else start_command.NEUTRAL)
+    assert found == (settings if is_kept else server_command.NEUTRAL)
 
 
 def test_the_warm_up_of_a_server_overrides_that_of_the_suite(tmp_path: Path) -> None:
