@@ -472,7 +472,7 @@ def doctor() -> None:
 
     Each problem is printed with a remedy. Exit 1 if there is a problem.
     """
-    from under_siege.host.machine import examine
+    from under_siege.host.readiness import examine
 
     findings = examine()
     for finding in findings:

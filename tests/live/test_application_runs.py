@@ -24,7 +24,7 @@ from sample_applications import (
 )
 from uv import find_uv_bin
 
-from under_siege.load.request import ANY, JSON, BodyRule
+from under_siege.load.body_rule import ANY, JSON, BodyRule
 from under_siege.measure import base_revision
 from under_siege.record.requests import CORRECT, PING
 from under_siege.record.result import Result, load

@@ -14,6 +14,7 @@ from under_siege.judge.summary import Summary
 from under_siege.record.record import Record
 from under_siege.record.result import Result, load
 from under_siege.report import view_of
+from under_siege.suite import server_files
 
 SERVERS_DIRECTORY = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")

@@ -17,8 +17,9 @@ from typing import Any
 import aiohttp
 import psutil
 
+from under_siege.load.body_rule import as_json, values_at
 from under_siege.load.http_client import fetch
-from under_siege.load.request import Backlog, Ping, as_json, values_at
+from under_siege.load.request import Backlog, Ping
 from under_siege.record.record import CaseFailedError, Drain, Record
 from under_siege.record.requests import CORRECT, LATE, LOST, OPEN, WRONG, Outcome, Requests, Sender
 

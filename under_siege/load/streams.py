@@ -12,22 +12,9 @@ from typing import Final
 import aiohttp
 
 from under_siege.formatting import legible
+from under_siege.load.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse, case_fails, open_request
-from under_siege.load.request import (
-    ANY,
-    CHUNKS,
-    FIELDS,
-    GET,
-    LINES,
-    PATTERN,
-    SAME,
-    SSE,
-    BodyRule,
-    ErrorEvent,
-    Request,
-    Stream,
-    as_json,
-)
+from under_siege.load.request import CHUNKS, GET, LINES, SSE, ErrorEvent, Request, Stream
 from under_siege.record.record import CaseFailedError
 from under_siege.secrets import masked
 

@@ -20,7 +20,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.environments import DIRECTORY
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, interpreter
-from under_siege.load.request import as_json
+from under_siege.load.body_rule import as_json
 from under_siege.measure.copied_files import copy_into, database_of
 from under_siege.record.case import REVISION, Value
 from under_siege.suite.suite import Suite, Target

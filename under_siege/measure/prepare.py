@@ -16,8 +16,9 @@ from under_siege.host.environments import environment_beside, environment_with, 
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
+from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.request import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, MixedRequest, Stream, as_json
+from under_siege.load.request import MixedRequest, Stream
 from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running

@@ -16,8 +16,9 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail, final_line
+from under_siege.load.body_rule import BYTES, JSON, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.request import BYTES, GET, JSON, SAME, BodyRule, Request, RightAnswer, Stream, as_json
+from under_siege.load.request import GET, Request, RightAnswer, Stream
 from under_siege.load.streams import EventCheck, StreamResponse
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value

@@ -10,16 +10,11 @@ from typing import Any
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.request import (
-    BYTES,
     DEFAULT_TOOL,
-    FIELDS,
     GET,
-    JSON,
-    PATTERN,
     RANDOM,
-    SAME,
-    BodyRule,
     Expect,
     Load,
     MixedRequest,
@@ -27,7 +22,6 @@ from under_siege.load.request import (
     Request,
     Stream,
     WarmUp,
-    as_json,
     filled,
     parse_pause,
     parse_rate_per_s,

@@ -7,7 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from under_siege.load.request import BYTES, PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
+from under_siege.load.body_rule import BYTES
+from under_siege.load.request import PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
 from under_siege.record.case import Case, Value
 from under_siege.record.result import MovedRoute, Required
 

@@ -20,7 +20,8 @@ from under_siege.host.cpu_division import server_cpus
 from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
-from under_siege.load.request import ANY, GET, JOBS, as_json, parse_time_s
+from under_siege.load.body_rule import ANY, as_json
+from under_siege.load.request import GET, JOBS, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.secrets import expanded_path
 from under_siege.suite import what_if

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from under_siege.load.body_rule import ANY, FIELDS, JSON, PATTERN, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.request import ANY, FIELDS, JSON, PATTERN, SAME, BodyRule
 
 RIGHT = json.dumps({"id": 1, "items": [{"id": 7, "name": "pen"}, {"id": 8, "name": "ink"}], "status": "done"}).encode()
 

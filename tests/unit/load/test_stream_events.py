@@ -2,7 +2,8 @@
 
 import pytest
 
-from under_siege.load.request import BodyRule, RightAnswer
+from under_siege.load.body_rule import BodyRule
+from under_siege.load.request import RightAnswer
 from under_siege.load.streams import EventCheck, EventParser
 
 SSE = (

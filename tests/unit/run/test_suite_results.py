@@ -8,7 +8,7 @@ from simulated_bursts import burst_record_of
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.load.request import ANY, BodyRule
+from under_siege.load.body_rule import ANY, BodyRule
 from under_siege.record.record import Record
 from under_siege.record.result import MeasuredSuite, Result
 from under_siege.report import formatted

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from under_siege.load.body_rule import ANY, JSON, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.request import ANY, JSON, SAME, BodyRule
 from under_siege.suite.expected_response import Expectation, Files, KeyOrder
 
 RIGHT = b'{"a": 1,    "b": [2, 3]}'

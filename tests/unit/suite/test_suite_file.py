@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from suite_plans import plan_in, start_in, starting
 
 from common.errors import BadInputError
-from under_siege.load.request import ANY, Ping
+from under_siege.load.body_rule import ANY
+from under_siege.load.request import Ping
 from under_siege.measure.plan import make_plan
 from under_siege.measure.server_command import suite_command
 from under_siege.suite import keys, suite_file
