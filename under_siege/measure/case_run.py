@@ -24,21 +24,13 @@ from under_siege.host.managed_process import run_command
 from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import sampling, watching_ports
 from under_siege.host.services import Services
+from under_siege.load.answer_check import AnswerCheck, check_interval_s
+from under_siege.load.background import in_background
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.pings import (
-    QUIET_S,
-    AnswerCheck,
-    check_interval_s,
-    counting_replaced_workers,
-    in_background,
-    pending,
-    probing,
-    probing_alone,
-    watch_drain,
-    watch_new_processes,
-)
+from under_siege.load.pings import QUIET_S, probing, probing_alone
 from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
+from under_siege.measure.after_load import counting_replaced_workers, pending, watch_drain, watch_new_processes
 from under_siege.measure.duration import Length, pinged_s
 from under_siege.measure.load_run import LoadRun, compute_bare
 from under_siege.measure.plan import Plan, ProgressListener, new_record

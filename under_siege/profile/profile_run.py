@@ -14,8 +14,8 @@ from common.errors import one_line
 from under_siege.host.machine_speed import machine_between
 from under_siege.host.programs import Tool
 from under_siege.host.services import Services
+from under_siege.load.background import cancel
 from under_siege.load.http_client import client
-from under_siege.load.pings import cancel
 from under_siege.measure.case_run import CaseRun
 from under_siege.measure.duration import Length
 from under_siege.measure.plan import Plan, ProgressListener, new_record

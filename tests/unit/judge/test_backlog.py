@@ -10,7 +10,7 @@ from simulated_record import record_of, result_of
 
 from under_siege.judge.ranking import summarize
 from under_siege.load import pings
-from under_siege.load.pings import watch_drain, watch_new_processes
+from under_siege.measure.after_load import watch_drain, watch_new_processes
 from under_siege.record.record import Drain, Record
 
 
