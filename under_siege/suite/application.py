@@ -16,7 +16,7 @@ from under_siege.paths import PACKAGE
 from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
 
-_NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
+_NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
 _PROGRAM = PACKAGE / "subprocess_scripts" / "inspect_application.py"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
 IMPORT_LIMIT_S = 120.0
@@ -108,7 +108,7 @@ def named(routes: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def is_application(name: str) -> bool:
-    """Return whether a name has the form `module:application`."""
+    """Return whether a name has the form `module:application`, or `module:`, in which an application is searched."""
     return re.fullmatch(_NAME, name, re.ASCII) is not None
 
 
