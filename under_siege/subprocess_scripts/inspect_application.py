@@ -46,6 +46,7 @@ MOST_ROUTES = 300
 WRAPPED = ("app", "application", "wsgi_app", "_app", "inner")  # where middleware keeps the application
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
+IMPORTED_IN_LOOP: list[str] = []  # modules whose import needs a running event loop
 Route = tuple[str, str, Any]  # method, path, and the function or class that answers
 
 
@@ -134,9 +135,20 @@ def is_below(place: str, folder: str) -> bool:
 
 
 def loaded(module: str, tried: str) -> Any:
-    """Import the module; `tried` says where it was looked for."""
-    try:
+    """Import the module; `tried` says where it was looked for. If it needs a running event loop, import it in one."""
+
+    async def in_loop() -> Any:
         return importlib.import_module(module)
+
+    try:
+        try:
+            return importlib.import_module(module)
+        except RuntimeError as error:
+            if "no running event loop" not in str(error):
+                raise
+        imported_module = asyncio.run(in_loop())
+        IMPORTED_IN_LOOP.append(module)
+        return imported_module
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
             path = module.replace(".", "/")
@@ -480,6 +492,7 @@ def described(name: str) -> dict[str, Any]:
         "host": host,
         "twin": "" if is_factory else twin_of(module, wanted, framework),
         "import_from": added,
+        "needs_loop": bool(IMPORTED_IN_LOOP),
         "file": getattr(its_module, "__file__", None) or "",
         "import_s": round(import_s, 3),
         "python": list(sys.version_info[:3]),

@@ -11,6 +11,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.known_causes import known_cause
 from under_siege.host.managed_process import final_line, run_to_end
 from under_siege.paths import PACKAGE
 from under_siege.secrets import masked
@@ -51,6 +52,7 @@ class Application(msgspec.Struct, frozen=True):
     python: tuple[int, int, int]
     servers: dict[str, str]  # modules of installed servers, with their versions
     file: str = ""  # of its module
+    needs_loop: bool = False  # whether its import needs a running event loop
     functions: list[RouteFunction | None] = []  # of the routes
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
@@ -143,7 +145,8 @@ def _remedy(problem: str, python: str) -> str:
             f"; {python} has no package {missing[1].partition('.')[0]}: list it in requirements.txt or pyproject.toml, "
             "activate its environment, or pass --python PATH"
         )
-    return ""
+    cause = known_cause(problem)
+    return f"; {cause}" if cause else ""
 
 
 class Deployment(NamedTuple):

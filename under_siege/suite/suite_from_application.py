@@ -266,11 +266,15 @@ def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, An
     host = data["load"]["headers"].get("Host")
     if host and host == application.host:
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
+    if application.needs_loop:
+        notes.append("the import of the application needs a running event loop: servers that import it before fail")
     copies = (application.file,) if application.is_copy_of_sources_in(folder) else ()
     for file in copies:
         notes.append(f"{file} was imported: changes in this folder count only after the next installation")
     routes = tuple(named(application.routes))
-    return UserApplication(application.name, routes, first.environment.found, tuple(notes), copies)
+    return UserApplication(
+        application.name, routes, first.environment.found, tuple(notes), copies, application.needs_loop
+    )
 
 
 def generated_suite(
