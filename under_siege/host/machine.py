@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -15,15 +14,13 @@ import psutil
 from common.workers import cpu_limit
 from under_siege.host.cpu_division import CpuDivision
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.machine_speed import SPEED_PROBE
-from under_siege.paths import IS_INSTALLED, ROOT, server_environment
+from under_siege.paths import IS_INSTALLED, ROOT
 from under_siege.record.result import Environment
+from under_siege.subprocess_scripts.cpu_speed_loop import WORK
 
 
 def describe_environment(pythons: Iterable[Interpreter], division: CpuDivision) -> Environment:
     """Return a description of this machine, its division and its software, for a result file."""
-    with ThreadPoolExecutor() as threads:  # both functions wait for a subprocess
-        commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
@@ -33,15 +30,9 @@ def describe_environment(pythons: Iterable[Interpreter], division: CpuDivision) 
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
-        commit=commit.result(),
-        speed_probe=f"{platform.python_version()} {speed_probe.result()}",
+        commit=_commit(),
+        speed_probe=f"{platform.python_version()} {WORK}",
     )
-
-
-def _speed_probe_work() -> str:
-    command = [*SPEED_PROBE, "--work"]
-    probe = subprocess.run(command, env=server_environment(), capture_output=True, text=True, check=True)
-    return probe.stdout.strip()
 
 
 def _cpu_model() -> str:

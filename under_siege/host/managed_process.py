@@ -75,9 +75,11 @@ class Tail:
 
 
 @contextlib.contextmanager
-def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Callable[[], None]]:
+def reading_lines(
+    fd: int, take: Callable[[str, float], None], most_bytes: int = LONGEST_LINE_BYTES
+) -> Iterator[Callable[[], None]]:
     """Call `take(line, time.monotonic())` for each line; yield a function that reads all available data now."""
-    rest = b""
+    rest = bytearray()
 
     def read() -> bool:
         nonlocal rest
@@ -86,10 +88,12 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
         except OSError:  # no data, or (EIO) the other end of a terminal was closed
             chunk = b""
         arrived_s = time.monotonic()
-        *lines, rest = (rest + chunk).split(b"\n")
-        rest = rest[:LONGEST_LINE_BYTES]  # a stream without line ends must not fill the memory
-        for line in lines:
-            take(line[:LONGEST_LINE_BYTES].decode(errors="replace"), arrived_s)
+        rest += chunk
+        if b"\n" in chunk:
+            *lines, rest = rest.split(b"\n")
+            for line in lines:
+                take(line[:most_bytes].decode(errors="replace"), arrived_s)
+        del rest[most_bytes:]  # a stream without line ends must not fill the memory
         if not chunk:
             loop.remove_reader(fd)  # at the end of a stream, asyncio would call `read` again and again
         return bool(chunk)
