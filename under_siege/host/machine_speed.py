@@ -16,7 +16,7 @@ from under_siege.host.cpu_division import current_division
 from under_siege.host.helper_process import Helper, helper
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import until
-from under_siege.load.pings import in_background
+from under_siege.load.background import in_background
 from under_siege.paths import script
 from under_siege.record.record import Machine, Record, append_row
 
