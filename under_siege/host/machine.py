@@ -4,14 +4,13 @@ import math
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 
 from common.workers import cpu_limit
+from under_siege.host.commands import CommandError, output_of
 from under_siege.host.cpu_division import CpuDivision
 from under_siege.host.interpreter import Interpreter
 from under_siege.paths import IS_INSTALLED, ROOT
@@ -46,11 +45,14 @@ def _cpu_model() -> str:
 
 def _commit() -> str:
     """Return the commit of this checkout, with a `+` if files have changed since, or an empty string outside git."""
-    if IS_INSTALLED or shutil.which("git") is None:
+    if IS_INSTALLED:
         return ""
     # Without this option, a killed bench or a full disk could leave a lock in the user's repository.
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
-    status = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False).stdout
+    try:
+        status = output_of([*command, "--untracked-files=no"])
+    except CommandError:
+        return ""
     head = re.match(r"# branch\.oid ([0-9a-f]{12})", status)
     if head is None:
         return ""
