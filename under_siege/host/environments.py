@@ -199,6 +199,7 @@ def _words(requirement: str, suite: Path) -> list[str]:
 
 def _versions_in(python: str) -> str:
     """Return the versions of the packages in an environment, as constraints."""
+    # With --quiet, some versions of uv print nothing.
     frozen = output_of(_uv("pip", "freeze", "--python", python), reason=_reason_of_uv)
     return "\n".join(line for line in frozen.splitlines() if re.fullmatch(r"[\w.-]+==[\w.!-]+", line))
 
@@ -278,11 +279,11 @@ def _package(requirement: str) -> str:
 
 
 async def _run_uv(*arguments: str, directory: Path | None = None, environment: dict[str, str] | None = None) -> None:
-    await run_command(_uv(*arguments), directory, environment, reason=_reason_of_uv)
+    await run_command(_uv("--quiet", *arguments), directory, environment, reason=_reason_of_uv)
 
 
 def _uv(*arguments: str) -> list[str]:
-    return [find_uv_bin(), "--quiet", "--color=never", *arguments]
+    return [find_uv_bin(), "--color=never", *arguments]
 
 
 def _reason_of_uv(output: str) -> str:

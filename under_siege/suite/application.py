@@ -12,11 +12,12 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.helper_process import HelperDiedError, HelperError, answer
+from under_siege.host.known_causes import known_cause
 from under_siege.paths import script
 from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
 
-_NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
+_NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
 IMPORT_LIMIT_S = 120.0
 PARAMETER = re.compile(r"\{[^}]*\}|<[^>]*>")  # in the path of a route
@@ -50,6 +51,7 @@ class Application(msgspec.Struct, frozen=True):
     python: tuple[int, int, int]
     servers: dict[str, str]  # modules of installed servers, with their versions
     file: str = ""  # of its module
+    needs_loop: bool = False  # whether its import needs a running event loop
     functions: list[RouteFunction | None] = []  # of the routes
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
@@ -107,7 +109,7 @@ def named(routes: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def is_application(name: str) -> bool:
-    """Return whether a name has the form `module:application`."""
+    """Return whether a name has the form `module:application`, or `module:`, in which an application is searched."""
     return re.fullmatch(_NAME, name, re.ASCII) is not None
 
 
@@ -142,7 +144,8 @@ def _remedy(problem: str, python: str) -> str:
             f"; {python} has no package {missing[1].partition('.')[0]}: list it in requirements.txt or pyproject.toml, "
             "activate its environment, or pass --python PATH"
         )
-    return ""
+    cause = known_cause(problem)
+    return f"; {cause}" if cause else ""
 
 
 class Deployment(NamedTuple):
