@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import itertools
+import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from under_siege.host.environments import environment_beside, environment_with, 
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
-from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, MOST_PATHS, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import MixedRequest, Stream
 from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
@@ -373,10 +374,11 @@ def _strictest_rule(bodies: Sequence[bytes]) -> BodyRule:
 def _looser(plan: Plan, rule: BodyRule, body: bytes, right: bytes) -> str:
     """Say which options, or which setting under [expect], would make both responses correct."""
     paths = rule.differing_paths(body, right)
+    paths = paths if len(paths) <= MOST_PATHS else []
     if plan.suite.is_from_options:
         return " ".join(["use", *(f"--ignore {shlex.quote(path)}" for path in paths)] if paths else ["use --any-body"])
     if paths:
-        names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
+        names = ", ".join(json.dumps(path, ensure_ascii=False) for path in (*rule.ignored, *paths))
         return f"put ignore = [{names}] under [expect]"
     looser = 'body = "json" or body = "any"' if rule.mode == SAME else 'body = "any"'
     return f"put {looser} under [expect]"
@@ -410,7 +412,7 @@ async def _answers(
         may_vary = [
             (one, answers)
             for one, (answers, _) in zip(wanted, found, strict=True)
-            if plan.suite.finds_rule and not plan.load.stream and isinstance(as_json(answers[0].body), dict)
+            if plan.suite.finds_rule and not plan.load.stream and isinstance(as_json(answers[0].body), dict | list)
         ]
         if may_vary:
             await server.while_alive(asyncio.sleep(CLOCK_S))

@@ -3,14 +3,14 @@
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json, keys_of, path_text
 from under_siege.load.request import (
     DEFAULT_TOOL,
     GET,
@@ -204,7 +204,7 @@ def _expected_body(expected: Any) -> tuple[BodyRule, bytes]:
     """Return the rule for comparing bodies with the expected body, and the expected body as bytes."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
-    fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()
+    fields = tuple(_fields(expected, path_text)) if isinstance(expected, dict) else ()
     return BodyRule(FIELDS, fields) if fields else BodyRule(JSON), json.dumps(expected).encode()
 
 
@@ -279,11 +279,10 @@ def _body_rule(table: ExpectTable) -> BodyRule:
         raise BadInputError(f"expect.{given[0]} and expect.{given[1]} can't be combined; use only one of them")
     if table.file and given and given[0] in ("json", "pattern"):
         raise BadInputError(f"expect.file and expect.{given[0]} can't be combined; use only one of them")
-    fields = tuple(_fields(table.json))
+    fields = tuple(_fields(table.json, ".".join))  # a name may be a path
     for key, paths in (("json", [path for path, _ in fields]), ("ignore", table.ignore)):
         for path in paths:
-            if not all(path.split(".")) or len(path) > _LONGEST_PATH:
-                raise invalid_value(f"expect.{key}", path, "a path such as items.0.id or items.*.id")
+            json_path(f"expect.{key}", path)
     if table.pattern is not None:
         try:
             re.compile(table.pattern)
@@ -295,14 +294,31 @@ def _body_rule(table: ExpectTable) -> BodyRule:
     return BodyRule(JSON if table.ignore else body, ignored=tuple(table.ignore))
 
 
-def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each field, including the fields of nested tables."""
+def json_path(key: str, path: str) -> tuple[str, ...]:
+    """Return the steps of a path to a value in JSON; raise BadInputError for other text."""
+    try:
+        if len(path) <= _LONGEST_PATH:
+            return keys_of(path)
+    except ValueError:
+        pass
+    raise invalid_value(key, path, 'a path such as items.0.id, items.*.id or ["a.b"]')
+
+
+def _fields(
+    table: Mapping[str, Any], text_of: Callable[[Sequence[str]], str], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each field, including the fields of nested tables.
+
+    Args:
+        text_of: joins the names to a path.
+    """
     for name, value in table.items():
+        names = (*above, name)
         if isinstance(value, dict) and value:
-            yield from _fields(value, f"{prefix}{name}.")
+            yield from _fields(value, text_of, names)
         else:
-            _json(f"expect.json.{prefix}{name}", value)
-            yield f"{prefix}{name}", value
+            _json(f"expect.json.{'.'.join(names)}", value)
+            yield text_of(names), value
 
 
 def ping_of(table: PingTable, request: Request) -> Ping:
