@@ -55,6 +55,7 @@ IGNORE = "Field that may differ between JSON responses, such as token or items.*
 ANY_BODY = "Compare no bodies of responses: check only the status."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
+FIRST = "Which events count: a path of a JSON value that is not empty, such as choices.0.delta.content, or /REGEX/."
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
 CPUS = "CPU quota of each server with all its processes, such as 0.5; may be repeated."
 MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
@@ -261,7 +262,7 @@ _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arriv
 
 
 _OF_TARGET = (
-    *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events"),
+    *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events", "first"),
     *("status", "ignored", "any_body", "strategies"),
 )
 
@@ -289,6 +290,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
         click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
         click.option("--events", metavar="N|DURATION", help=EVENTS),
+        click.option("--first", metavar="PATH|/REGEX/", help=FIRST),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
         click.option("--status", type=click.IntRange(200, 599), metavar="CODE", help=STATUS),
         click.option("--ignore", "ignored", multiple=True, metavar="FIELD", help=IGNORE),

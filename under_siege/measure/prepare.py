@@ -13,14 +13,23 @@ import aiohttp
 
 from common.errors import BadInputError
 from under_siege import formatting
+from under_siege.formatting import legible
 from under_siege.host.environments import environment_beside, environment_with, with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, MOST_PATHS, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.request import MixedRequest, Stream
-from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
+from under_siege.load.request import CHUNKS, MixedRequest, Stream
+from under_siege.load.streams import (
+    EVENT_STREAM,
+    EventParser,
+    StreamResponse,
+    counts,
+    places_of_text,
+    quoted_error,
+    reports_error,
+)
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
@@ -28,6 +37,7 @@ from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import SkippedServer
+from under_siege.secrets import masked
 from under_siege.suite.expected_response import (
     Expectation,
     Expectations,
@@ -48,6 +58,7 @@ OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: 
 CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
+MOST_QUOTED = 80  # number of characters of an event that an error quotes
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -329,6 +340,7 @@ def _expected_events(
     """Return the expected events of a stream, based on the streams of a server; warn if these differ."""
     streams, took_s = [answer.events for answer in answered[0] if isinstance(answer, StreamResponse)], min(answered[1])
     events = streams[0]
+    stream = _with_text(plan, stream, events)
     if wanted.answer is not None:
         parser = EventParser(stream.kind)
         events = (*parser.feed(wanted.answer), *parser.end())
@@ -355,6 +367,20 @@ def _expected_events(
         f"{_looser(plan, wanted.rule, *_differing(streams, events))}"
     )
     return expectation
+
+
+def _with_text(plan: Plan, stream: Stream, events: Sequence[bytes]) -> Stream:
+    """Return the stream with the places of its text, if the user names them, or if its format is known."""
+    if not stream.text:
+        return stream if stream.kind == CHUNKS else replace(stream, text=places_of_text(events))
+    if not any(counts(event, stream) for event in events):
+        option = "--first" if plan.suite.is_from_options else f"{plan.suite.source}: load.first ="
+        seen = " and ".join(repr(masked(legible(event.decode(errors="replace")))[:MOST_QUOTED]) for event in events[:2])
+        raise BadInputError(
+            f"{option} {stream.text[0]}: expected an event with it, but none of the {len(events):,} events of a stream "
+            f"has it; the first: {seen or 'none'}"
+        )
+    return stream
 
 
 def _differing(streams: Sequence[Sequence[bytes]], right: Sequence[bytes]) -> tuple[bytes, bytes]:

@@ -21,7 +21,7 @@ from under_siege.host.programs import Tool
 from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
-from under_siege.load.request import ACCEPT_ENCODING, Request
+from under_siege.load.request import ACCEPT_ENCODING, Request, Stream
 from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
@@ -188,7 +188,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     for _ in range(count):
         answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
-    _note_what_it_sends(answer, record)
+    _note_what_it_sends(answer, expected, record)
     is_short = record.idle_answer_s <= (SLOWEST_STREAM_S if expected.stream else SLOWEST_ASKED_AGAIN_S)
     if record.round == 1 and not record.has_task and is_short:
         asked = _encoding_for_browsers(session, server.load_url, expected, record)
@@ -240,14 +240,18 @@ async def _count_together(
             raise CaseFailedError("own_state", f"{why}; {how}")
 
 
-def _note_what_it_sends(answer: HttpResponse, record: Record) -> None:
+def _note_what_it_sends(answer: HttpResponse, expected: Expectation, record: Record) -> None:
     """Record properties of the idle server's response."""
     record.sets_cookies = "set-cookie" in answer.headers
     record.content_encoding = answer.headers.get("content-encoding", "")
-    if isinstance(answer, StreamResponse):
-        record.idle_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
+    if isinstance(answer, StreamResponse) and expected.stream:
+        record.idle_events_s = _first_times(answer, expected.stream)
     if "transfer-encoding" in answer.headers or record.content_encoding:
         record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
+
+
+def _first_times(answer: StreamResponse, stream: Stream) -> list[float]:
+    return [round(at_s, 6) for at_s in answer.counted_at_s(stream)[:MOST_IDLE_EVENTS]]
 
 
 async def _encoding_for_browsers(
@@ -265,7 +269,7 @@ async def _encoding_for_browsers(
         if expected.stream:
             request = replace(request, headers=(*others, ("Accept-Encoding", STREAM_ENCODINGS)))
             answer = await fetch_stream(session, url, LEAST_TIMEOUT_S, expected.stream, request)
-            record.browser_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
+            record.browser_events_s = _first_times(answer, expected.stream)
             return answer.headers.get("content-encoding", "")
         async with open_request(session, url, request, LEAST_TIMEOUT_S) as response:
             await read_response(response, len(expected.answer), is_decoded=False)

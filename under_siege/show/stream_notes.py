@@ -9,6 +9,7 @@ from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.stream_statistics import head_start_s, is_buffered
 from under_siege.judge.suspicions import is_busy
+from under_siege.load.streams import TEXT_FORMATS
 from under_siege.paths import PROGRAM
 from under_siege.show.case_names import cases_of, full_name
 
@@ -24,12 +25,28 @@ def notes_on_streams(comparison: Comparison) -> Iterator[tuple[str, str]]:
             "streams stutter: one gap in 100 takes 100 ms or longer, and at least twice the median; "
             f"{PROGRAM} profile names code that blocks the event loop or holds the GIL",
         )
-    for text_of in (_early, _buffered, _compressed, _late):
+    for text_of in (_text, _early, _buffered, _compressed, _late):
         alike: dict[str, list[str]] = {}
         for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
             if case.has_streams and (text := text_of(rounds, case.gap_s.p99 if case.gap_s else None)):
                 alike.setdefault(text, []).append(full_name(case.case, cases_of(comparison.cases)))
         yield from ((", ".join(names), text) for text, names in alike.items())
+
+
+def text_note(places: Sequence[str]) -> str:
+    """Return a sentence that says which events count, for the paths and patterns of a record."""
+    names = (name for name, (_, paths) in TEXT_FORMATS.items() if paths == tuple(places))
+    if name := next(names, ""):
+        return (
+            f"the format of {name} was recognized, so only events with text count: `first text` is the time to the first "
+            "of them; to count other events, use --first, or load.first in a suite"
+        )
+    return f"only events with {' or '.join(places)} count: `first text` is the time to the first of them"
+
+
+def _text(rounds: Sequence[Round], _: float | None) -> str:
+    places = rounds[0].record.text_events
+    return text_note(places) if places else ""
 
 
 def _early(rounds: Sequence[Round], _: float | None) -> str:
@@ -39,7 +56,8 @@ def _early(rounds: Sequence[Round], _: float | None) -> str:
     about = formatting.seconds(float(f"{early_s:.1g}"))
     return (
         f"the first event comes about {about} before the others, even if no other stream is in "
-        "progress: it may contain no text yet, so the time to it is not the time to the first text"
+        "progress: it may contain no text yet, so the time to it is not the time to the first text; --first says which "
+        "events count"
     )
 
 

@@ -21,7 +21,7 @@ The script prints `ready`, and reads one line of JSON:
 It prints a line for each request, in the order in which they end, with times of `time.monotonic`:
     USER,REQUEST,DUE,SENT,ENDED,STATUS,SIZE,OUTCOME|PROBLEM
 `OUTCOME` is that of the table of requests. Only the first problems have a text. Before the line of a stream, it prints
-the microseconds from its request to its first event, and between its events, in one or more lines:
+the microseconds from its request to its first event that counts, and between these events, in one or more lines:
     events,USER,FIRST GAP GAP ...
 After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, prints their lines
 with the outcome `open`, and then:
@@ -245,14 +245,15 @@ class Exchange:
     async def _read_stream(self, url: str, request: Request, timeout_s: float) -> None:
         stream, last_s = self._right.stream, time.monotonic()
         assert stream is not None
-        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream.kind)
+        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream)
 
         def take(event: bytes) -> None:
             nonlocal last_s
             now_s = time.monotonic()
+            if not check.take(event):
+                return
             self._waits_us.append(round((now_s - last_s) * 1e6))
             last_s = now_s
-            check.take(event)
             if len(self._waits_us) >= EVENTS_PER_LINE:
                 self.note_events()
 

@@ -105,6 +105,11 @@ class Expectation:
         return len(self.answer) if is_known else -1
 
     @property
+    def read_as(self) -> tuple[str, list[str]]:
+        """Return the kind of stream as which responses are read, and which events count; see `Record.stream`."""
+        return (self.stream.kind, list(self.stream.text)) if self.stream else ("", [])
+
+    @property
     def right(self) -> RightAnswer:
         """Return what a client needs to verify responses itself; during a load, the order of keys may change."""
         rule = self.rule if self.key_order is None or self.rule.mode != SAME or self.stream else BodyRule(JSON)
@@ -167,7 +172,7 @@ class Expectation:
     def problem_of_events(self, events: Sequence[bytes]) -> str:
         """Return how the events of a stream differ from the expected events, or an empty string."""
         assert self.stream is not None
-        check = EventCheck(self.rule, self.events, self.event_count, self.stream.kind)
+        check = EventCheck(self.rule, self.events, self.event_count, self.stream)
         for event in events:
             check.take(event)
         return check.problem()
