@@ -38,8 +38,8 @@ def text_note(places: Sequence[str]) -> str:
     names = (name for name, (_, paths) in TEXT_FORMATS.items() if paths == tuple(places))
     if name := next(names, ""):
         return (
-            f"the format of {name} was recognized, so only events with text count: `first text` is the time to the first "
-            "of them; to count other events, use --first, or load.first in a suite"
+            f"the format of {name} was recognized, so only events with text count: `first text` is the time to the "
+            "first of them; to count other events, use --first, or load.first in a suite"
         )
     return f"only events with {' or '.join(places)} count: `first text` is the time to the first of them"
 
