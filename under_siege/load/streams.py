@@ -14,7 +14,7 @@ import aiohttp
 from under_siege.formatting import legible
 from under_siege.load.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule, as_json, keys_of, values_at
 from under_siege.load.http_client import HttpResponse, case_fails, open_request
-from under_siege.load.request import CHUNKS, GET, LINES, SSE, ErrorEvent, Request, Stream
+from under_siege.load.request import CHUNKS, GET, LINES, SSE, ErrorEvent, Request, RightAnswer, Stream
 from under_siege.record.record import CaseFailedError
 from under_siege.secrets import masked
 
@@ -23,6 +23,7 @@ STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by p
 ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
 BROKEN: Final = "broken_stream"
+ERROR_STATUS = 400  # the lowest status that says that a request failed
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
 LONGEST_ERROR = 200  # number of characters of an error event that a message quotes
 DONE = b"[DONE]"  # the last event of the streams of language models, which is not JSON like the others
@@ -95,16 +96,32 @@ def reports_error(event: bytes) -> bool:
     """Return whether a server reports an error with an event, or with a body, although the status says success.
 
     This is so if the name of the event is `error`, or if it is a JSON object in the format of OpenAI, Anthropic,
-    Ollama or JSON-RPC, including the result of a tool of the Model Context Protocol.
+    Ollama, GraphQL or JSON-RPC, including the result of a tool of the Model Context Protocol. A number is a measure.
     """
     if isinstance(event, ErrorEvent):
         return True
-    value = as_json(event) if b'"error"' in event or b'"isError"' in event else None
+    value = as_json(event) if b'"error' in event or b'"isError"' in event else None
     if not isinstance(value, dict):
         return False
-    error, result = value.get("error"), value.get("result")
+    result, errors = value.get("result"), (value.get("error"), value.get("errors"))
     is_failed_tool = isinstance(result, dict) and result.get("isError") is True
-    return value.get("type") == "error" or is_failed_tool or (isinstance(error, (dict, str)) and bool(error))
+    is_reported = any(each is True or (isinstance(each, dict | list | str) and bool(each)) for each in errors)
+    return value.get("type") == "error" or is_failed_tool or is_reported
+
+
+def reported_error(body: bytes, content_type: str = "") -> bytes | None:
+    """Return the body, or the first of its server-sent events, that reports an error, or None if there is none."""
+    events = EventParser(SSE).feed(body) if content_type.startswith(EVENT_STREAM) else [body]
+    return next(filter(reports_error, events), None)
+
+
+def error_instead_of(right: RightAnswer, body: bytes, content_type: str = "") -> str:
+    """Describe the error that a body reports although the correct response reports none, whatever the rule."""
+    if body == right.answer or right.status >= ERROR_STATUS:
+        return ""
+    error = reported_error(body, content_type)
+    is_unexpected = error is not None and reported_error(right.answer, content_type) is None
+    return f"an error: {quoted_error(error)}" if error is not None and is_unexpected else ""
 
 
 def counts(event: bytes, stream: Stream) -> bool:

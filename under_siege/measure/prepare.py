@@ -22,12 +22,14 @@ from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, MOST_PATHS, PAT
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import CHUNKS, MixedRequest, Stream
 from under_siege.load.streams import (
+    ERROR_STATUS,
     EVENT_STREAM,
     EventParser,
     StreamResponse,
     counts,
     places_of_text,
     quoted_error,
+    reported_error,
     reports_error,
 )
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
@@ -287,11 +289,13 @@ def _expectation(
     took_s = min(times_s)
     if not plan.suite.has_task:
         _warn_of_a_cache(plan, case, watcher, times_s)
-    events = answers[0].events if isinstance(answers[0], StreamResponse) else (answers[0].body,)
-    if wanted.status < 400 and (error := next(filter(reports_error, events), None)) is not None:
-        watcher.warn(f"{case.server} reports an error with status {wanted.status}: {quoted_error(error)}")
+    errors = list(map(_error_in, answers)) if wanted.status < ERROR_STATUS else []
+    if error := next(filter(None, errors), None):
+        share = f" in {len(errors) - errors.count(None)} of {len(errors)} responses" if None in errors else ""
+        watcher.warn(f"{case.server} reports an error with status {wanted.status}{share}: {quoted_error(error)}")
+        answers = [answer for answer, error in zip(answers, errors, strict=True) if not error] or answers
     if plan.load.stream:
-        return _expected_events(plan, case, watcher, wanted, plan.load.stream, answered)
+        return _expected_events(plan, case, watcher, wanted, plan.load.stream, (answers, times_s))
     if answers[0].headers.get("content-type", "").startswith(EVENT_STREAM):
         option = "--stream sse" if plan.suite.application else 'stream = "sse" under [load]'
         watcher.warn(f"{case.server} sends a stream of events; to measure when each event arrives, use {option}")
@@ -315,6 +319,13 @@ def _expectation(
             f"if this is intended, {_looser(plan, wanted.rule, odd.body, first)}"
         )
     return expectation
+
+
+def _error_in(answer: HttpResponse) -> bytes | None:
+    """Return what reports an error in a response, although its status says success, or None."""
+    if isinstance(answer, StreamResponse):
+        return next(filter(reports_error, answer.events), None)
+    return reported_error(answer.body, answer.headers.get("content-type", ""))
 
 
 def _warn_of_a_cache(plan: Plan, case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:

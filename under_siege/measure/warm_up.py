@@ -321,7 +321,9 @@ async def verify(
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
-        is_error = answer.status != expected.status or any(map(reports_error, getattr(answer, "events", ())))
+        is_error = answer.status != expected.status or any(
+            map(reports_error, getattr(answer, "events", (answer.body,)))
+        )
         code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""

@@ -54,7 +54,7 @@ from under_siege.load.content_encoding import decoded
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.jobs import job_result
 from under_siege.load.request import Pause, Request, RightAnswer
-from under_siege.load.streams import BROKEN, EventCheck, read_events
+from under_siege.load.streams import BROKEN, EventCheck, error_instead_of, read_events
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import LARGEST_INDEX, outcome_of
 
@@ -239,8 +239,10 @@ class Exchange:
         self._judge(answer.status, answer.body, answer.headers)
 
     def _judge(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.problem = self._right.problem(body, headers) if status == self._right.status else f"status {status}"
-        self.outcome = outcome_of(status, [self._right.status], has_right_body=not self.problem)
+        right = self._right
+        problem = right.problem(body, headers) or error_instead_of(right, body, headers.get("content-type", ""))
+        self.problem = problem if status == right.status else f"status {status}"
+        self.outcome = outcome_of(status, [right.status], has_right_body=not self.problem)
 
     async def _read_stream(self, url: str, request: Request, timeout_s: float) -> None:
         stream, last_s = self._right.stream, time.monotonic()

@@ -19,7 +19,7 @@ from under_siege.host.managed_process import ManagedProcess, Tail, final_line
 from under_siege.load.body_rule import BYTES, JSON, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import GET, Request, RightAnswer, Stream
-from under_siege.load.streams import EventCheck, StreamResponse
+from under_siege.load.streams import EventCheck, StreamResponse, error_instead_of
 from under_siege.paths import script, server_environment
 from under_siege.record.case import Value
 from under_siege.secrets import is_secret_name, masked
@@ -154,6 +154,8 @@ class Expectation:
             note = " (equal as JSON, but not byte for byte)" if self.is_equal_as_json(answer) else ""
             right = HttpResponse(self.status, self.answer, {})
             return f"{answer.described()} instead of {right.described()}{note or answer.difference(right)}"
+        elif error := error_instead_of(self.right, answer.body, answer.headers.get("content-type", "")):
+            return f"{answer.status} with {error}"
         for name, expected in self.headers:
             if (value := answer.headers.get(name.lower())) != expected:
                 if is_secret_name(name):  # no colon after the name, because the rest of the line would be masked
