@@ -11,7 +11,7 @@ from typing import Final
 
 import aiohttp
 
-from under_siege.formatting import legible
+from under_siege.formatting import legible, megabytes
 from under_siege.load.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule, as_json, keys_of, values_at
 from under_siege.load.http_client import HttpResponse, case_fails, open_request
 from under_siege.load.request import CHUNKS, GET, LINES, SSE, ErrorEvent, Request, RightAnswer, Stream
@@ -67,7 +67,9 @@ class EventParser:
         self._is_after_cr = data.endswith(b"\r")
         *lines, self._rest = _LINE_END.split(data)
         if len(self._rest) > MOST_EVENT_BYTES:
-            raise CaseFailedError("wrong_answer", f"an event of the stream is longer than {MOST_EVENT_BYTES:,} bytes")
+            raise CaseFailedError(
+                "wrong_answer", f"an event of the stream is longer than {megabytes(MOST_EVENT_BYTES)}"
+            )
         return list(filter(None, lines)) if self._kind == LINES else self._events(lines)
 
     def end(self) -> list[bytes]:
@@ -322,7 +324,7 @@ async def read_stream(response: aiohttp.ClientResponse, stream: Stream, sent_s: 
     if response.status >= 300:
         return StreamResponse(response.status, await response.content.read(MOST_SHOWN), headers)
     await read_events(response, stream, take)
-    return StreamResponse(response.status, b"\n".join(events), headers, tuple(events), tuple(at_s))
+    return StreamResponse(response.status, b"\n".join(events), headers, events=tuple(events), at_s=tuple(at_s))
 
 
 async def fetch_stream(

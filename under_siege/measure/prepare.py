@@ -33,7 +33,7 @@ from under_siege.load.streams import (
     reports_error,
 )
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
-from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
+from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, Case
@@ -440,10 +440,11 @@ async def _answers(
         await server.while_alive(server.ready(session))
         found = []
         for one in wanted:
-            times, answers = [], []
+            times, answers = list[float](), list[HttpResponse]()
             for _ in range(REFERENCE_REQUESTS):
                 asked_s = server.age_s()
-                answers.append(await server.while_alive(_answer(plan, server, session, one)))
+                right = answers[0].body if answers else b""
+                answers.append(await server.while_alive(_answer(plan, server, session, one, right)))
                 times.append(server.age_s() - asked_s)
             found.append((answers, times))
         may_vary = [
@@ -454,20 +455,23 @@ async def _answers(
         if may_vary:
             await server.while_alive(asyncio.sleep(CLOCK_S))
         for one, answers in may_vary:
-            answers.append(await server.while_alive(_answer(plan, server, session, one)))
+            answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
             await server.while_alive(server.ready(session))
             for one, answers in may_vary:
-                answers.append(await server.while_alive(_answer(plan, server, session, one)))
+                answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     return found
 
 
-async def _answer(plan: Plan, server: Server, session: aiohttp.ClientSession, wanted: MixedRequest) -> HttpResponse:
+async def _answer(
+    plan: Plan, server: Server, session: aiohttp.ClientSession, wanted: MixedRequest, right: bytes
+) -> HttpResponse:
+    """Return a response; `right` is an earlier one, which it may equal."""
     try:
         async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
             named = wanted if wanted.path else None
-            answer = await server.send_load_request(session, LONGEST_REFERENCE_S, MOST_RESPONSE_BYTES, named)
+            answer = await server.send_load_request(session, LONGEST_REFERENCE_S, right, named)
     except TimeoutError:
         option = "--events 100" if server.is_application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"

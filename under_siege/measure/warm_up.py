@@ -19,7 +19,7 @@ from under_siege.host.cpu_division import server_cpus
 from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.host.programs import Tool
 from under_siege.load.content_encoding import BROWSERS
-from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
+from under_siege.load.http_client import HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import ACCEPT_ENCODING, Request, Stream
 from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
@@ -54,7 +54,7 @@ class ReplayedRequest:
     address: str
     in_a_row: int = 1  # number of requests on one connection
 
-    async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
+    async def ask(self, url: str, limit_s: float, number: int = 0) -> HttpResponse:
         """Send request `number` repeatedly (`in_a_row` times) on one connection, and return the last response.
 
         Raises:
@@ -71,7 +71,7 @@ class ReplayedRequest:
                 port = parts.port or (443 if tls else 80)
                 reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
                 with contextlib.closing(writer):
-                    return await self._last_answer(reader, writer, request, expected_bytes + MORE_BYTES)
+                    return await self._last_answer(reader, writer, request, what)
         except ConnectionRefusedError as error:
             raise CaseFailedError("refused", f"{what}, was refused: {error.strerror}") from None
         except TimeoutError:
@@ -82,15 +82,15 @@ class ReplayedRequest:
             raise CaseFailedError("no_answer", f"{what}: the response is incomplete or not HTTP") from None
 
     async def _last_answer(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, most_bytes: int
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, what: str
     ) -> HttpResponse:
         method = request.partition(b" ")[0].decode("latin-1")
         writer.write(request)
-        answer = await read_raw_response(reader, method, most_bytes)
+        answer = await read_raw_response(reader, method, what)
         with contextlib.suppress(ConnectionError, EOFError):  # the server may close the connection
             for _ in range(self.in_a_row - 1):
                 writer.write(request)
-                answer = await read_raw_response(reader, method, most_bytes)
+                answer = await read_raw_response(reader, method, what)
                 if b" HTTP/1.0\r\n" in request and "keep-alive" not in answer.headers.get("connection", "").lower():
                     raise CaseFailedError(
                         "keep_alive",
@@ -272,7 +272,7 @@ async def _encoding_for_browsers(
             record.browser_events_s = _first_times(answer, expected.stream)
             return answer.headers.get("content-encoding", "")
         async with open_request(session, url, request, LEAST_TIMEOUT_S) as response:
-            await read_response(response, len(expected.answer), is_decoded=False)
+            await read_response(response, expected.answer, is_decoded=False)
             return response.headers.get("Content-Encoding", "")
     except (aiohttp.ClientError, CaseFailedError, TimeoutError, ValueError):
         return None
@@ -309,15 +309,16 @@ async def verify(
         CaseFailedError: the response is wrong or missing.
     """
     url, expected = expected.for_request(url)
-    limits = expected.timeout_s(users), len(expected.answer)
+    limit_s = expected.timeout_s(users)
     method = "POST" if expected.of_a_job else expected.request.method
     try:
         if replay is not None:
-            answer = await replay.ask(url, *limits, expected.number)
+            answer = await replay.ask(url, limit_s, expected.number)
         elif expected.stream:
-            answer = await fetch_stream(session, url, limits[0], expected.stream, expected.request)
+            answer = await fetch_stream(session, url, limit_s, expected.stream, expected.request)
         else:
-            answer = await (fetch_job if expected.of_a_job else fetch)(session, url, *limits, expected.request)
+            send = fetch_job if expected.of_a_job else fetch
+            answer = await send(session, url, limit_s, expected.answer, expected.request)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):

@@ -50,6 +50,7 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.errors import one_line
+from under_siege.load.body_rule import ANY
 from under_siege.load.content_encoding import decoded
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.jobs import job_result
@@ -60,7 +61,7 @@ from under_siege.record.requests import LARGEST_INDEX, outcome_of
 
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; a precise load needs little CPU time, but must send requests on time
-MOST_BYTES = 64_000_000  # maximum size of a body; a request with a longer response counts as wrong
+MOST_KEPT = 1_000_000  # number of bytes of a body to keep if bodies are not compared; an error is shorter
 MOST_PROBLEMS, LONGEST_PROBLEM = 20, 300
 EVENTS_PER_LINE = 1000
 LOOK_S = 0.005  # interval at which the script checks whether it keeps up
@@ -228,13 +229,15 @@ class Exchange:
     async def _read(self, url: str, request: Request) -> None:
         async with await self._open(url, request) as response:
             self.status = response.status
-            answer = await read_response(response, MOST_BYTES, is_decoded=False)  # sizes count as sent
-        self.size_bytes = len(answer.body)
+            kept = {"most_kept": MOST_KEPT} if self._right.rule.mode == ANY else {}
+            answer = await read_response(response, self._right.answer, is_decoded=False, **kept)  # sizes count as sent
+        self.size_bytes = len(answer.body) + answer.rest_bytes
         encodings = answer.headers.get("content-encoding", "")
-        self._judge(answer.status, decoded(answer.body, encodings) if encodings else answer.body, answer.headers)
+        body = answer.body if answer.rest_bytes or not encodings else decoded(answer.body, encodings)
+        self._judge(answer.status, body, answer.headers)
 
     async def _post_job(self, url: str, request: Request) -> None:
-        answer = await job_result(self._session, url, request, MOST_BYTES)
+        answer = await job_result(self._session, url, request, self._right.answer)
         self.status, self.size_bytes = answer.status, len(answer.body)
         self._judge(answer.status, answer.body, answer.headers)
 
