@@ -82,3 +82,14 @@ def test_a_place_of_text_that_no_event_has_is_an_error(tmp_path: Path, monkeypat
     assert ran.returncode == 2
     assert "load.first = choices.0.text: " in ran.stderr
     assert "assistant" in ran.stderr
+
+
+def test_the_warning_with_which_django_holds_streams_back_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_version_lookup(monkeypatch)
+    warning = "Warning: StreamingHttpResponse must consume synchronous iterators in order to serve them asynchronously."
+    keys = f'stream = "sse"\nusers = 1\nrequests = 2\nheaders = {{ X-Printed = "{warning}" }}'
+    write_suite(tmp_path, "/print/stream/3/0.01", keys)  # a server that prints the headers of requests
+    result, _ = run_once(tmp_path, "suite.toml")
+    assert [record.consumed_iterators for record in result.records] == ["synchronous"]

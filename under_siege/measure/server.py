@@ -183,6 +183,14 @@ class Server:
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
 
+    def consumed_iterators(self) -> str:
+        """Return which iterators Django reads to their end before it sends them, according to its warning, or nothing.
+
+        They are `synchronous` under ASGI, or `asynchronous` under WSGI.
+        """
+        warning = re.search(r"StreamingHttpResponse must consume (\w+) iterators", self._all_stderr())
+        return warning[1] if warning else ""
+
     def _all_stderr(self) -> str:
         return self._stderr.all_kept() if self._stderr else ""
 

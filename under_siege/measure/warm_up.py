@@ -217,6 +217,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         await server.while_alive(_count_together(server, session, expected, bodies, len(_processes(seen))))
     if expected.size_bytes < 0:  # the order of keys differs
         record.answer_bytes = -1
+    record.consumed_iterators = server.consumed_iterators()
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
@@ -261,7 +262,8 @@ async def _encoding_for_browsers(
 
     If the response is a stream, record when its events arrive.
     """
-    if expected.mix or expected.files or expected.of_a_job or not expected.request.may_be_repeated:
+    is_asked = expected.stream or expected.request.may_be_repeated  # the load opens the same stream many times
+    if expected.mix or expected.files or expected.of_a_job or not is_asked:
         return None
     others = [header for header in expected.request.headers if header[0].lower() != ACCEPT_ENCODING]
     request = replace(expected.request, headers=(*others, ("Accept-Encoding", BROWSERS)))

@@ -315,6 +315,7 @@ class Record(_CaseMeasurement, kw_only=True):
     # The arrivals of the events of a stream of the idle server, since the request: to the load, and to a browser.
     idle_events_s: list[Seconds] = []
     browser_events_s: list[Seconds] = []
+    consumed_iterators: str = ""  # `synchronous` or `asynchronous`: Django warned that it reads these to their end
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
     load_cpus: Count = 0  # CPUs that only the tool and the bench could use

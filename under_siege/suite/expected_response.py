@@ -152,7 +152,8 @@ class Expectation:
             if self.rule.mode != SAME:
                 return f"{answer.described()}: {difference}"
             note = " (equal as JSON, but not byte for byte)" if self.is_equal_as_json(answer) else ""
-            right = HttpResponse(self.status, self.answer, {})
+            kind = {name: value for name, value in answer.headers.items() if name == "content-type"}
+            right = HttpResponse(self.status, self.answer, kind)
             return f"{answer.described()} instead of {right.described()}{note or answer.difference(right)}"
         elif error := error_instead_of(self.right, answer.body, answer.headers.get("content-type", "")):
             return f"{answer.status} with {error}"
