@@ -74,7 +74,7 @@ class CaseRun:
         record.other_statuses = self.expected.other_statuses()
         record.mix = self._mix()
         record.is_screening = self.is_screening
-        record.stream = self.expected.stream.kind if self.expected.stream else ""
+        record.stream, record.text_events = self.expected.read_as
         try:
             if self.plan.targets[self.case.server].has_no_server:
                 await self._measure_bare()

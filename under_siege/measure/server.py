@@ -63,7 +63,6 @@ RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
 SHOWN_ROUTES = 6
-MOST_RESPONSE_BYTES = 16_000_000
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -189,6 +188,14 @@ class Server:
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
 
+    def consumed_iterators(self) -> str:
+        """Return which iterators Django reads to their end before it sends them, according to its warning, or nothing.
+
+        They are `synchronous` under ASGI, or `asynchronous` under WSGI.
+        """
+        warning = re.search(r"StreamingHttpResponse must consume (\w+) iterators", self._all_stderr())
+        return warning[1] if warning else ""
+
     def _all_stderr(self) -> str:
         return self._stderr.all_kept() if self._stderr else ""
 
@@ -235,26 +242,26 @@ class Server:
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
     async def send_load_request(
-        self, session: aiohttp.ClientSession, limit_s: float, expected_bytes: int = 0, one: MixedRequest | None = None
+        self, session: aiohttp.ClientSession, limit_s: float, right: bytes = b"", one: MixedRequest | None = None
     ) -> HttpResponse:
         """Send a request of the load and return the response; raise the same errors as `fetch`."""
         if one is not None:
-            return await fetch(session, self.url + one.path, limit_s, expected_bytes, one.request)
+            return await fetch(session, self.url + one.path, limit_s, right, one.request)
         if self._stream:
             return await fetch_stream(session, self.load_url, limit_s, self._stream, self._load_request)
         send = fetch_job if self._posts_jobs else fetch
-        return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
+        return await send(session, self.load_url, limit_s, right, self._load_request)
 
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
         """Return the response that shows whether the server is ready, or None if only a connection was opened."""
         if self.ping is not None:
-            return await fetch(session, self.url + self.ping.path, limit_s, MOST_RESPONSE_BYTES, self.ping.request)
+            return await fetch(session, self.url + self.ping.path, limit_s, b"", self.ping.request)
         if self._load_request.may_be_repeated or self._posts_jobs:
             if self._stream:  # it may be endless
                 first = replace(self._stream, most_events=1)
                 return await fetch_stream(session, self.load_url, limit_s, first, self._load_request)
             # Once the server listens, it may take as long as one task.
-            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S), MOST_RESPONSE_BYTES)
+            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S))
         await must_accept_connections(self.url)
         return None
 

@@ -19,8 +19,8 @@ The script reports `"ready"`, and reads one line of JSON:
     is_precise      whether to send requests on time at the cost of memory and other processes, for loads of seconds
 
 It reports the fields of a `ClientRow` for each request, in the order in which they end. Only the first problems have a
-text. Before the row of a stream, it reports the microseconds from its request to its first event, and between its
-events, in one or more lines:
+text. Before the row of a stream, it reports the microseconds from its request to its first event that counts, and
+between these events, in one or more lines:
     {"user": USER, "waits_us": [FIRST, GAP, GAP, ...]}
 After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, reports their rows
 with the outcome `open`, and then an object with:
@@ -49,17 +49,18 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.errors import one_line
+from under_siege.load.body_rule import ANY
 from under_siege.load.content_encoding import decoded
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.jobs import job_result
 from under_siege.load.request import Pause, Request, RightAnswer
-from under_siege.load.streams import BROKEN, EventCheck, read_events
+from under_siege.load.streams import BROKEN, EventCheck, error_instead_of, read_events
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import LARGEST_INDEX, outcome_of
 
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; a precise load needs little CPU time, but must send requests on time
-MOST_BYTES = 64_000_000  # maximum size of a body; a request with a longer response counts as wrong
+MOST_KEPT = 1_000_000  # number of bytes of a body to keep if bodies are not compared; an error is shorter
 MOST_PROBLEMS, LONGEST_PROBLEM = 20, 300
 EVENTS_PER_LINE = 1000
 LOOK_S = 0.005  # interval at which the script checks whether it keeps up
@@ -226,31 +227,36 @@ class Exchange:
     async def _read(self, url: str, request: Request) -> None:
         async with await self._open(url, request) as response:
             self.status = response.status
-            answer = await read_response(response, MOST_BYTES, is_decoded=False)  # sizes count as sent
-        self.size_bytes = len(answer.body)
+            kept = {"most_kept": MOST_KEPT} if self._right.rule.mode == ANY else {}
+            answer = await read_response(response, self._right.answer, is_decoded=False, **kept)  # sizes count as sent
+        self.size_bytes = len(answer.body) + answer.rest_bytes
         encodings = answer.headers.get("content-encoding", "")
-        self._judge(answer.status, decoded(answer.body, encodings) if encodings else answer.body, answer.headers)
+        body = answer.body if answer.rest_bytes or not encodings else decoded(answer.body, encodings)
+        self._judge(answer.status, body, answer.headers)
 
     async def _post_job(self, url: str, request: Request) -> None:
-        answer = await job_result(self._session, url, request, MOST_BYTES)
+        answer = await job_result(self._session, url, request, self._right.answer)
         self.status, self.size_bytes = answer.status, len(answer.body)
         self._judge(answer.status, answer.body, answer.headers)
 
     def _judge(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.problem = self._right.problem(body, headers) if status == self._right.status else f"status {status}"
-        self.outcome = outcome_of(status, [self._right.status], has_right_body=not self.problem)
+        right = self._right
+        problem = right.problem(body, headers) or error_instead_of(right, body, headers.get("content-type", ""))
+        self.problem = problem if status == right.status else f"status {status}"
+        self.outcome = outcome_of(status, [right.status], has_right_body=not self.problem)
 
     async def _read_stream(self, url: str, request: Request, timeout_s: float) -> None:
         stream, last_s = self._right.stream, time.monotonic()
         assert stream is not None
-        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream.kind)
+        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream)
 
         def take(event: bytes) -> None:
             nonlocal last_s
             now_s = time.monotonic()
+            if not check.take(event):
+                return
             self._waits_us.append(round((now_s - last_s) * 1e6))
             last_s = now_s
-            check.take(event)
             if len(self._waits_us) >= EVENTS_PER_LINE:
                 self.note_events()
 

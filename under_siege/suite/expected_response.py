@@ -17,7 +17,7 @@ from under_siege.host.interpreter import Interpreter
 from under_siege.load.body_rule import BYTES, JSON, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import GET, Request, RightAnswer, Stream
-from under_siege.load.streams import EventCheck, StreamResponse
+from under_siege.load.streams import EventCheck, StreamResponse, error_instead_of
 from under_siege.paths import script
 from under_siege.record.case import Value
 from under_siege.secrets import is_secret_name, masked
@@ -102,6 +102,11 @@ class Expectation:
         return len(self.answer) if is_known else -1
 
     @property
+    def read_as(self) -> tuple[str, list[str]]:
+        """Return the kind of stream as which responses are read, and which events count; see `Record.stream`."""
+        return (self.stream.kind, list(self.stream.text)) if self.stream else ("", [])
+
+    @property
     def right(self) -> RightAnswer:
         """Return what a client needs to verify responses itself; during a load, the order of keys may change."""
         rule = self.rule if self.key_order is None or self.rule.mode != SAME or self.stream else BodyRule(JSON)
@@ -144,8 +149,11 @@ class Expectation:
             if self.rule.mode != SAME:
                 return f"{answer.described()}: {difference}"
             note = " (equal as JSON, but not byte for byte)" if self.is_equal_as_json(answer) else ""
-            right = HttpResponse(self.status, self.answer, {})
+            kind = {name: value for name, value in answer.headers.items() if name == "content-type"}
+            right = HttpResponse(self.status, self.answer, kind)
             return f"{answer.described()} instead of {right.described()}{note or answer.difference(right)}"
+        elif error := error_instead_of(self.right, answer.body, answer.headers.get("content-type", "")):
+            return f"{answer.status} with {error}"
         for name, expected in self.headers:
             if (value := answer.headers.get(name.lower())) != expected:
                 if is_secret_name(name):  # no colon after the name, because the rest of the line would be masked
@@ -164,7 +172,7 @@ class Expectation:
     def problem_of_events(self, events: Sequence[bytes]) -> str:
         """Return how the events of a stream differ from the expected events, or an empty string."""
         assert self.stream is not None
-        check = EventCheck(self.rule, self.events, self.event_count, self.stream.kind)
+        check = EventCheck(self.rule, self.events, self.event_count, self.stream)
         for event in events:
             check.take(event)
         return check.problem()

@@ -1,6 +1,5 @@
 """What `profile` shows of profiles with known stacks."""
 
-
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, profile_of
 from simulated_record import result_of
 
