@@ -35,6 +35,7 @@ from under_siege.load.streams import (
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
+from under_siege.measure.server_readiness import redirect_remedy, until_ready
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, WORKERS, Case
 from under_siege.record.record import CaseFailedError
@@ -440,7 +441,7 @@ async def _answers(
     may contain a clock, and by one of another process, which may have another id.
     """
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
-        await server.while_alive(server.ready(session))
+        await server.while_alive(until_ready(server, session))
         found = []
         for one in wanted:
             times, answers = list[float](), list[HttpResponse]()
@@ -461,7 +462,7 @@ async def _answers(
             answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
-            await server.while_alive(server.ready(session))
+            await server.while_alive(until_ready(server, session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     return found
@@ -476,17 +477,17 @@ async def _answer(
             named = wanted if wanted.path else None
             answer = await server.send_load_request(session, LONGEST_REFERENCE_S, right, named)
     except TimeoutError:
-        option = "--events 100" if server.is_application else "events = 100 under [load]"
+        option = "--events 100" if plan.suite.application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"
         raise CaseFailedError("endless_stream", f"{server.load_url}: {why}") from None
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
         what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
-        options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
+        options = OPTIONS_FOR.get(answer.status, "") if plan.suite.application else ""
         if 200 <= answer.status < 300 and plan.suite.is_from_options:
             options = f"; if this is right, use --status {answer.status}"
         elif 300 <= answer.status < 400:
-            options = server.redirect_remedy(answer)
+            options = redirect_remedy(server, answer)
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
     return answer
