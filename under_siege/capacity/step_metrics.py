@@ -54,8 +54,9 @@ class StepMetrics:
         self.per_s = step.arrivals_per_s
         self.goals = tuple(map(goal, step.goals))
         self.rows = rows = rows[np.argsort(rows.due_s, kind="stable")]
-        # Why the step has no data; empty if it has data.
-        self.failure = record.failure.message if record.failure else "" if len(rows) else "no request was sent"
+        self.failure = "" if len(rows) else "no request was sent"  # why the step has no data; empty if it has data
+        if record.failure:
+            self.failure = record.failure.message
         self.startup_s = max(0.0, (record.case_s or 0.0) - step.seen_until_s)  # to start and stop the server
         # The latency limit for goodput: the limit of the strictest response-time goal.
         limits_s = (each.limit for each in self.goals if each.figure.startswith("response_"))

@@ -59,7 +59,7 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
             if comparison.load(case) == load and case.verdict != FAILED and case.rate_per_s
         ][:MOST_CASES]
         if places:
-            field = Field(comparison, places, detail)
+            field = CasesOfLoad(comparison, places, detail)
             yield from _in_section(in_words(field.cases[0].case, [name for name, _ in load]), siege_figures(field))
 
 
@@ -130,17 +130,17 @@ def _rate(case: Summary) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class CasesOfLoad:
     """Cases with the same load and a known rate, stored as indices into the comparison."""
 
     comparison: Comparison
     places: list[int]
     detail: float  # share of the marks to draw
 
-    def fastest(self, most: int = MOST_ON_SLIDE) -> Field:
+    def fastest(self, most: int = MOST_ON_SLIDE) -> CasesOfLoad:
         """Return a field with only the fastest cases, fastest first."""
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].rate)
-        return Field(self.comparison, by_rate[:most], self.detail)
+        return CasesOfLoad(self.comparison, by_rate[:most], self.detail)
 
     @property
     def cases(self) -> list[Summary]:
@@ -168,12 +168,12 @@ class Field:
         return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
 
 
-def siege_figures(field: Field) -> Iterator[Figure]:
+def siege_figures(field: CasesOfLoad) -> Iterator[Figure]:
     conditions = of_siege(field.comparison.result, field.cases)
     yield from (*_work(field, conditions), *_costs(field, conditions))
 
 
-def _work(field: Field, conditions: str) -> Iterator[Figure]:
+def _work(field: CasesOfLoad, conditions: str) -> Iterator[Figure]:
     cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
     has_ceiling, alone = any(field.ceilings), field.alone_s
     ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
@@ -209,7 +209,7 @@ def _work(field: Field, conditions: str) -> Iterator[Figure]:
     yield _moments(field, conditions)
 
 
-def _streams(field: Field, conditions: str, dots: int) -> Figure:
+def _streams(field: CasesOfLoad, conditions: str, dots: int) -> Figure:
     return Figure(
         "streams",
         with_first_text("First events and gaps", field.cases),
@@ -226,7 +226,7 @@ def _streams(field: Field, conditions: str, dots: int) -> Figure:
     )
 
 
-def _tradeoff(field: Field, conditions: str) -> Figure:
+def _tradeoff(field: CasesOfLoad, conditions: str) -> Figure:
     return Figure(
         "tradeoff",
         "Throughput and health-check latency",
@@ -239,7 +239,7 @@ def _tradeoff(field: Field, conditions: str) -> Figure:
     )
 
 
-def _moments(field: Field, conditions: str) -> Figure:
+def _moments(field: CasesOfLoad, conditions: str) -> Figure:
     cases = field.cases
     return Figure(
         "moments",
@@ -258,7 +258,7 @@ def _moments(field: Field, conditions: str) -> Figure:
     )
 
 
-def _costs(field: Field, conditions: str) -> Iterator[Figure]:
+def _costs(field: CasesOfLoad, conditions: str) -> Iterator[Figure]:
     cases, task = field.cases, field.task_cpu
     both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
     star = f" {_BEST_IN_BOTH}" if both else ""
@@ -292,46 +292,46 @@ def _costs(field: Field, conditions: str) -> Iterator[Figure]:
     )
 
 
-def _by_the_clock(field: Field) -> str:
+def _by_the_clock(field: CasesOfLoad) -> str:
     """Return a remark on the task's wall-clock time, which other charts show, or an empty string if unknown."""
     alone_s = field.alone_s
     return f" (the task's wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 
 
-def _why(field: Field) -> str:
+def _why(field: CasesOfLoad) -> str:
     """Return an explanation of the GIL if all strategies ran a task that holds the GIL, on several usable cores."""
     holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
     return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 
 
-def _throughput(field: Field) -> Chart:
+def _throughput(field: CasesOfLoad) -> Chart:
     return charts.throughput(field.cases, field.ceilings)
 
 
-def _streams_chart(field: Field, marks: int) -> Chart:
+def _streams_chart(field: CasesOfLoad, marks: int) -> Chart:
     return charts.stream_chart(field.cases, field.rounds, marks)
 
 
-def _pings(field: Field, marks: int) -> Chart:
+def _pings(field: CasesOfLoad, marks: int) -> Chart:
     return charts.pings(field.cases, field.rounds, field.alone_s, marks)
 
 
-def _tradeoff_chart(field: Field) -> Chart:
+def _tradeoff_chart(field: CasesOfLoad) -> Chart:
     ceilings = {ceiling.case: ceiling for ceiling in field.ceilings if ceiling is not None}
     return charts.tradeoff(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None)
 
 
-def _moments_chart(field: Field, columns: int = 1) -> Chart:
+def _moments_chart(field: CasesOfLoad, columns: int = 1) -> Chart:
     return charts.moments(field.cases, field.rounds, int(MOST_STEPS * field.detail), columns)
 
 
-def _cpu(field: Field, task: Estimate | None) -> Chart:
+def _cpu(field: CasesOfLoad, task: Estimate | None) -> Chart:
     places = [place for place in field.places if field.comparison.cases[place].cpu_s_per_transaction is not None]
     cases = [field.comparison.cases[place] for place in places]
     return charts.cpu(cases, spent_beside(field.comparison, places, task), beside_task=task is not None)
 
 
-def _first(field: Field, case: Summary) -> Round:
+def _first(field: CasesOfLoad, case: Summary) -> Round:
     return field.rounds[field.cases.index(case)][0]
 
 
