@@ -13,7 +13,7 @@ from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics, percentile_
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
 from under_siege.record.result import Result, SkippedServer
-from under_siege.show.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
+from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.notes import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
@@ -68,16 +68,13 @@ def view(result: Result) -> View:
 
 def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     """Return each capacity with distinctive names for its server."""
-    cases = [capacity.case for capacity in capacities]
-    axes = [name for name in varying(cases) if name in ("task", "path")]
-    several = []
+    names, several = CaseNames(capacities), []
     for capacity in capacities:
-        server = capacity.case.server
-        title = capacity.title
-        suffix = in_words(capacity.case, axes)
-        name = name_of(capacity.case, cases) + (f" ({suffix})" if suffix else "")
-        plain_name = in_plain_words(server, title) + name.removeprefix(server)
-        several.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))
+        load = names.load(capacity.case)
+        suffix = f" ({load})" if load else ""
+        name = f"{names.name(capacity.case)}{suffix}"
+        brief = in_brief(capacity.case.server, capacity.title, name=name)
+        several.append(NamedCapacity(capacity, name, f"{names.plain(capacity)}{suffix}", brief))
     return several
 
 
@@ -105,7 +102,7 @@ def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServe
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
         yield f"The confidence interval is wide for {listed(wide)}: search longer (--time) or on a quieter machine."
     for skipped in left_out:
-        yield f"Not tested: {in_brief(skipped.server, skipped.server, skipped.title)}: {skipped.reason}."
+        yield f"Not tested: {in_brief(skipped.server, skipped.title)}: {skipped.reason}."
 
 
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:

@@ -55,7 +55,7 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
 from under_siege.record.result import SCHEMA, Result
-from under_siege.show.case_names import at, full_name, varying
+from under_siege.show.case_names import CaseNames, at
 from under_siege.show.columns import text_of
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
@@ -105,7 +105,7 @@ def _legend(comparison: ResultComparison) -> Iterator[str]:
 
 def table_of(comparison: ResultComparison) -> Table:
     """Return a table of each case's changes, and of the smallest changes that would have been significant."""
-    axes = varying([pair.case for pair in comparison.cases])
+    axes = CaseNames(comparison.cases).axes
     flagged = any(_verdicts(case) for case in comparison.cases)
     names = ["server" if comparison.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
     rows = []
@@ -173,7 +173,7 @@ def _size(fraction: float) -> str:
 
 def conclusion(comparison: ResultComparison) -> str:
     """Return one sentence for each judgement: what is gone or failed, then the changes, the largest first."""
-    cases = [pair.case for pair in comparison.cases]
+    cases, names = comparison.cases, CaseNames(comparison.cases)
     equal = sum(case.judgement == SAME for case in comparison.cases)
     if equal == len(cases):
         size = _visible([change for case in comparison.cases for change in case.changes[:1]])
@@ -184,9 +184,8 @@ def conclusion(comparison: ResultComparison) -> str:
 
     def named(*judgements: str) -> Iterator[str]:
         for judgement in judgements:
-            names = [full_name(case.case, cases) for case in comparison.cases if case.judgement == judgement]
-            if names:
-                yield f"{judgement.capitalize()}: {'; '.join(names)}."
+            if same := [names.full(case.case) for case in cases if case.judgement == judgement]:
+                yield f"{judgement.capitalize()}: {'; '.join(same)}."
 
     parts = [*named(GONE, FAILED), *_sentences_of_changes(comparison), *named(UNDECIDED, NEW)]
     if equal:
@@ -196,10 +195,10 @@ def conclusion(comparison: ResultComparison) -> str:
 
 def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
     """Return a sentence for each judgement of significant changes, the largest change first."""
-    cases = [pair.case for pair in comparison.cases]
+    names = CaseNames(comparison.cases)
     found: dict[str, dict[str, list[str]]] = {}  # texts of the changes by judgement and case
     known = [
-        (abs(math.log1p(change.fraction)), full_name(pair.case, cases), change)
+        (abs(math.log1p(change.fraction)), names.full(pair.case), change)
         for pair in comparison.cases
         for change in pair.changes
         if change.judgement in (BETTER, WORSE, TOLERATED) and change.fraction is not None
@@ -209,18 +208,18 @@ def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
         found.setdefault(change.judgement or "", {}).setdefault(name, []).append(text)
     for pair in comparison.cases:
         if pair.judgement == BETTER and pair.base and pair.base.verdict == FAILED:
-            found.setdefault(BETTER, {})[full_name(pair.case, cases)] = ["failed before"]
+            found.setdefault(BETTER, {})[names.full(pair.case)] = ["failed before"]
     sentences = []
     for judgement, of_judgement in found.items():
-        names = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in of_judgement.items())
-        sentences.append(f"{judgement.capitalize()}: {names}.")
+        changes = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in of_judgement.items())
+        sentences.append(f"{judgement.capitalize()}: {changes}.")
     return sentences
 
 
 def _notes(comparison: ResultComparison) -> Iterator[Note]:
-    cases = [pair.case for pair in comparison.cases]
+    names = CaseNames(comparison.cases)
     for case in comparison.cases:
-        name = full_name(case.case, cases)
+        name = names.full(case.case)
         for when, reasons in _flags(case):
             yield from (Note("note", name, f"{when}: {reason}") for reason in reasons)
         if case.base is None or case.new is None:

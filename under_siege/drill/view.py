@@ -15,7 +15,7 @@ from under_siege.formatting import capitalized, listed
 from under_siege.record.record import Incident
 from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
-from under_siege.show.case_names import in_brief, in_plain_words, name_of, with_capital
+from under_siege.show.case_names import CaseNames, in_brief, in_plain_words, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.notes import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
@@ -52,12 +52,9 @@ def _table(outcomes: Sequence[FaultOutcome]) -> Table:
     """Return a row for each server, and a column for each fault that applies to at least one server."""
     applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure or outcome.is_undecided}
     faults = [fault for name, fault in FAULTS.items() if name in (applied or {each.fault for each in outcomes})]
-    cases = [outcome.case for outcome in outcomes]
-    rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
+    names, rows = CaseNames(outcomes), dict[tuple[str, str], dict[str, FaultOutcome]]()
     for outcome in outcomes:
-        name, server = name_of(outcome.case, cases), outcome.case.server
-        plain_name = f"{in_plain_words(server, outcome.title)}{name.removeprefix(server)}"
-        rows.setdefault((plain_name, name), {})[outcome.fault] = outcome
+        rows.setdefault((names.plain(outcome), names.name(outcome.case)), {})[outcome.fault] = outcome
     columns = [Column("server", is_text=True)]
     for fault in faults:
         (first, _), (second, _) = fault.columns
@@ -165,7 +162,7 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServe
         if names := [_name_and_fault(outcome) for outcome in outcomes if outcome.without == reason]:
             yield f"Could not be injected: {listed(names)}: {reason}."
     for skipped in left_out:
-        name = in_brief(skipped.server, skipped.server, skipped.title)
+        name = in_brief(skipped.server, skipped.title)
         yield f"Not tested: {name}: {skipped.reason}."
 
 
@@ -220,7 +217,7 @@ def _was_replaced(outcome: FaultOutcome) -> bool:
 
 
 def _name(outcome: FaultOutcome, *details: str) -> str:
-    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *details)
+    return in_brief(outcome.case.server, outcome.title, *details)
 
 
 def _name_and_fault(outcome: FaultOutcome) -> str:
@@ -272,4 +269,4 @@ def _pings(incident: Incident) -> Rows:
 
 
 def _row_name(incident: Incident) -> str:
-    return in_brief(incident.server, incident.server, incident.title)
+    return in_brief(incident.server, incident.title)

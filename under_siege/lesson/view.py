@@ -24,7 +24,7 @@ from under_siege.lesson.step import LessonProgress, LessonStep, Question, commit
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
-from under_siege.show.case_names import cases_of, in_plain_words, in_words, varying
+from under_siege.show.case_names import CaseNames, in_plain_words, in_words
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 
@@ -109,7 +109,7 @@ class Answered:
             yield from (replace(table, caption=drill.footnotes) for table in drill.tables)
         if not self._summaries or self.measured is None:
             return
-        axes, rows = varying(cases_of(self._summaries)), []
+        axes, rows = CaseNames(self._summaries).axes, []
         for summary in self._summaries:
             name = ", ".join(filter(None, [_name(summary), in_words(summary.case, axes)]))
             texts = (_text(self.measured, metric, summary) for metric in self.question.columns)

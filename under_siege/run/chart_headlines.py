@@ -13,7 +13,7 @@ from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK
-from under_siege.show.case_names import plain_name, with_capital
+from under_siege.show.case_names import CaseNames, with_capital
 
 _MOST_NAMES = 3
 
@@ -80,9 +80,10 @@ def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> s
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
         return f"No ping of the first round took longer than {formatting.seconds(longest[worst])}"
+    names = CaseNames(cases)
     return (
         f"The longest ping of the first round took {formatting.seconds(longest[worst])} with "
-        f"{plain_name(cases[worst], cases)}, {formatting.seconds(longest[best])} with {plain_name(cases[best], cases)}"
+        f"{names.plain(cases[worst])}, {formatting.seconds(longest[best])} with {names.plain(cases[best])}"
     )
 
 
@@ -111,7 +112,7 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     if not significant:
         return f"No significant CPU time on top of {task}"
     most_s, _, case = max(significant, key=lambda entry: entry[0])
-    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, for a task that takes "
+    name, most = CaseNames(cases).plain(case), f"{formatting.seconds(most_s)} per response, for a task that takes "
     most += formatting.seconds(task_s)
     if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"
@@ -131,4 +132,5 @@ def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, l
 
 
 def _names(cases_named: Sequence[Summary], cases: Sequence[Summary]) -> str:
-    return listed([plain_name(case, cases) for case in cases_named])
+    names = CaseNames(cases)
+    return listed([names.plain(case) for case in cases_named])

@@ -13,7 +13,7 @@ from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import EventTimes, Summary, half_width
 from under_siege.judge.verdict_rules import OK
-from under_siege.show.case_names import short, with_file
+from under_siege.show.case_names import CaseNames, short
 from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
 from under_siege.show.view import finite
 
@@ -182,10 +182,11 @@ def tradeoff(cases: Sequence[Summary], ceiling: Summary | None) -> Chart:
 def _scatter(points: Rows, x: Chart, ceiling: Summary | None, best: str) -> Chart:
     """Chart throughput against a cost; cases that are best in both get a star."""
     cases = [point.pop("case") for point in points]
-    most, ranked = _most_per_s([*cases, *([ceiling] if ceiling else [])]), any(case.rank == 1 for case in cases)
+    names, ranked = CaseNames(cases), any(case.rank == 1 for case in cases)
+    most = _most_per_s([*cases, *([ceiling] if ceiling else [])])
     for point, case in zip(points, cases, strict=True):
         star = "★ " if case.rank == 1 and best in case.best else ""
-        point |= {"name": f"{star}{_name(case, cases)}", "number": short(case.server), **_rates(case)}
+        point |= {"name": f"{star}{_name(case, names)}", "number": short(case.server), **_rates(case)}
         point |= {"y": min(most, case.rate), "is_strong": case.rank == 1 or not ranked}
     y = quantity(
         "y", title=f"{cases[0].counted} per second →{' · dashed: ceiling' if ceiling else ''}", scale=_up_to(most)
@@ -272,17 +273,17 @@ def _bar_and_interval(x: Chart) -> list[Chart]:
 
 def names_of(cases: Sequence[Summary], figures: Sequence[str], best: str, letters: int = _LETTERS) -> list[str]:
     """Return the lines beside each row: the name, with a star if the case is among the best, and a figure."""
+    names = CaseNames(cases)
     stars = ("★ " if best in case.best else "" for case in cases)
     return [
-        "\n".join([*textwrap.wrap(f"{star}{_name(case, cases)}", letters), figure])
+        "\n".join([*textwrap.wrap(f"{star}{_name(case, names)}", letters), figure])
         for case, figure, star in zip(cases, figures, stars, strict=True)
     ]
 
 
-def _name(case: Summary, cases: Sequence[Summary]) -> str:
+def _name(case: Summary, names: CaseNames) -> str:
     flag = "" if case.verdict == OK else f" ({case.verdict})"
-    name = f"{with_file(case, cases, is_narrow=True)}{flag}"
-    return name.replace(" (", "\N{NO-BREAK SPACE}(")
+    return f"{names.plain_with_number(case)}{flag}".replace(" (", "\N{NO-BREAK SPACE}(")
 
 
 def _strong(cases: Sequence[Summary], best: str) -> list[bool]:

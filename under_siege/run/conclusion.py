@@ -18,16 +18,7 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.run.shared_limit import shared_limit
-from under_siege.show.case_names import (
-    BRIEF,
-    MOST_NAMES,
-    cases_of,
-    load_in_words,
-    name_of,
-    numbered,
-    varying,
-    without_capital,
-)
+from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -79,25 +70,12 @@ class _Candidate:
 
     summary: Summary
     name: str  # as in the table
+    plain: str  # such as `a process pool (4_async_processexecutor)`
+    number: str  # such as `4 with 2 workers`
     measured: dict[str, Estimate | None]
     rate: Estimate
     keeps_pings_short: bool  # whether the ping p99 is shorter than a single task
     kind: str  # as in `Record.kind`
-
-    @property
-    def plain(self) -> str:
-        """Return a plain name, followed by the name of the file, such as `a process pool (4_async_processexecutor)`."""
-        words, colon, _ = self.summary.title.partition(":")
-        words = words.removeprefix("In ").removeprefix("On ")
-        if len(words) > BRIEF:
-            words = words.split(",")[0].split(" (")[0].split(" that ")[0]
-        if not colon or words.lower() == self.summary.server.lower():
-            return self.name
-        return f"{without_capital(words)} ({self.name})"
-
-    @property
-    def number(self) -> str:
-        return numbered(self.summary.server, self.name)
 
     @property
     def ping(self) -> str:
@@ -163,7 +141,7 @@ class _SameLoad:
     """The cases of one load, from which one is recommended."""
 
     def __init__(self, comparison: Comparison, load: object) -> None:
-        self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
+        self._names, self._noun = CaseNames(comparison.cases), noun_of(comparison)
         indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
         self._summaries = [comparison.cases[index] for index in indices]
         had_one_round = all(summary.rounds == 1 for summary in self._summaries)
@@ -190,7 +168,17 @@ class _SameLoad:
         alone_s, ping = self._alone_s[summary.case.work], summary.ping_s
         is_short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
         kind = comparison.rounds[index][0].record.kind
-        return _Candidate(summary, name_of(summary.case, self._all), measured, rate, is_short, kind)
+        names = self._names
+        return _Candidate(
+            summary,
+            name=names.name(summary.case),
+            plain=names.in_sentence(summary),
+            number=names.numbered(summary.case),
+            measured=measured,
+            rate=rate,
+            keeps_pings_short=is_short,
+            kind=kind,
+        )
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
@@ -202,7 +190,7 @@ class _SameLoad:
         return Answer(chosen.summary.case, headline, self._facts(chosen), [*self._remarks(chosen)])
 
     def one_line(self) -> Answer:
-        load = load_in_words(self._summaries[0].case, self._all)
+        load = self._names.load(self._summaries[0].case)
         chosen = self._chosen()
         if chosen is None:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
@@ -456,7 +444,7 @@ class _SameLoad:
         for summary in self._summaries:
             if summary.verdict != OK:
                 why = f"{summary.verdict}, possibly as fast" if summary in contenders else summary.verdict
-                names.setdefault(why, []).append(numbered(summary.server, name_of(summary.case, self._all)))
+                names.setdefault(why, []).append(self._names.numbered(summary.case))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
 
@@ -504,10 +492,10 @@ def _p50_and_p99(times: EventTimes) -> str:
 
 def noun_of(comparison: Comparison) -> str:
     """Return the noun for a case: `strategy`, `server` or, if all cases have the same server, `route` or `setting`."""
-    cases = cases_of(comparison.cases)
-    if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
+    servers = [summary.server for summary in comparison.cases]
+    if comparison.noun == "strategy" or len(set(servers)) > 1 or len(servers) < 2:
         return comparison.noun
-    return "route" if "path" in varying(cases) else "setting"
+    return "route" if "path" in CaseNames(comparison.cases).axes else "setting"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.run import chart_headlines, charts
 from under_siege.run.sweep_charts import curves, heat_map
-from under_siege.show.case_names import across, cases_of, full_name, in_words, label
+from under_siege.show.case_names import CaseNames, in_words
 from under_siege.show.charts import Chart
 from under_siege.show.notes import of_siege
 from under_siege.show.view import Figure
@@ -74,15 +74,15 @@ def _in_section(section: str, drawn: Iterable[Figure]) -> Iterator[Figure]:
 def _overview(comparison: Comparison) -> Iterator[Figure]:
     """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
     cases, noun = comparison.cases, comparison.noun
-    points = cases_of(cases)
-    if across(points):
+    names = CaseNames(cases)
+    if names.across:
         yield Figure(
             "heatmap",
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
             "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours mean "
             "larger shares. ★ marks cases that are not significantly slower than the fastest case with the same load.",
             partial(heat_map, cases),
-            "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
+            "Rates: " + ", ".join(f"{names.full(summary.case)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(comparison.result, cases),
         )
     yield from _sweeps(comparison)
@@ -90,15 +90,14 @@ def _overview(comparison: Comparison) -> Iterator[Figure]:
 
 def _sweeps(comparison: Comparison) -> Iterator[Figure]:
     """Yield a chart for each metric, numeric axis, and combination of values on the load's other axes."""
-    points = cases_of(comparison.cases)
+    names = CaseNames(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
         places = [place for line in sweep.lines for place in line.places]
         what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
+        swept = [comparison.cases[place] for place in places]
+        rates = ", ".join(f"{names.full(summary.case)} {_rate(summary)}" for summary in swept)
         for over in METRICS.values():
-            if over.chart_name and any(over.key in comparison.cases[place].metrics for place in places):
-                rates = ", ".join(
-                    f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
-                )
+            if over.chart_name and any(over.key in summary.metrics for summary in swept):
                 yield Figure(
                     f"{over.chart_name}-sweep",
                     _title(over, sweep, what),
@@ -106,7 +105,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Figure]:
                     partial(curves, comparison, places, sweep.along, over),
                     f"{capitalized(over.chart_title)}. Rates: {rates}",
                     on_page=number < MOST_SETTINGS and over.is_on_page,
-                    conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
+                    conditions=of_siege(comparison.result, swept),
                 )
 
 
@@ -257,7 +256,7 @@ def _moments(field: Field, conditions: str) -> Figure:
 
 
 def _costs(field: Field, conditions: str) -> Iterator[Figure]:
-    cases, task = field.cases, field.task_cpu
+    cases, task, names = field.cases, field.task_cpu, CaseNames(field.cases)
     both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
     star = f" {_BEST_IN_BOTH}" if both else ""
     spent = spent_beside(field.comparison, field.places, task)
@@ -283,7 +282,9 @@ def _costs(field: Field, conditions: str) -> Iterator[Figure]:
         "confidence interval.",
         partial(_cpu, field, task),
         f"CPU time per response {beside}: "
-        + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
+        + ", ".join(
+            f"{names.name(case.case)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)
+        ),
         headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
         on_slide=partial(_cpu, field.fastest(), task),
         conditions=conditions,
@@ -339,7 +340,8 @@ def _at_the_ceiling(comparison: Comparison) -> str:
 
 
 def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
-    return ", ".join(f"{label(case, cases)} {describe(case)}" for case in cases)
+    names = CaseNames(cases)
+    return ", ".join(f"{names.name(case.case)} {describe(case)}" for case in cases)
 
 
 def _ping(case: Summary) -> str:

@@ -11,7 +11,7 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
 from under_siege.record.case import Value, axis
-from under_siege.show.case_names import across, at, cases_of, in_words, name_of, told_apart, varying
+from under_siege.show.case_names import CaseNames, at, in_words, told_apart, varying
 from under_siege.show.columns import name_in_table, text_of
 from under_siege.show.view import Cell, Column, Medium, Row, Table, Tone, View
 
@@ -24,12 +24,12 @@ def matrix(comparison: Comparison) -> Table:
 
     Cells show the rate and, if known, the share of the ceiling, the p99 of first events and gaps, and the ping p99.
     """
-    cases = cases_of(comparison.cases)
-    axes = across(cases)
-    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
+    names = CaseNames(comparison.cases)
+    axes = names.across
+    settings = list(dict.fromkeys(setting for case in names.cases if None not in (setting := at(case, axes))))
     rows: dict[str, list[Summary]] = {}
     for summary in comparison.cases:
-        rows.setdefault(name_of(summary.case, cases, without=axes), []).append(summary)
+        rows.setdefault(names.name(summary.case, without=axes), []).append(summary)
     rows = dict(sorted(rows.items(), key=lambda row: fmean(summary.rank or len(rows) for summary in row[1])))
     for summary in comparison.ceilings:
         rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)

@@ -25,7 +25,7 @@ from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.run.rate_comparison import BETTER, SAME, WORSE, RateComparison
-from under_siege.show.case_names import cases_of, name_of, without_capital
+from under_siege.show.case_names import CaseNames, without_capital
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import AS_IS, PREFIX, PROCESSES, WRAPPER, is_what_if
 
@@ -170,7 +170,7 @@ class RouteConclusion:
     def headline(self, chosen: Summary) -> str:
         """Return the recommendation to move the route."""
         case, count = replace(chosen.case, server=self.route.server), _workers(chosen)
-        server = name_of(case, cases_of(self.comparison.cases), [WORKERS])
+        server = CaseNames(self.comparison.cases).name(case, [WORKERS])
         if chosen.server != PREFIX + PROCESSES:
             return f"Use threads for {self.route.path} ({server})."
         processes = f"{count} {'process' if count == 1 else 'processes'} beside it"

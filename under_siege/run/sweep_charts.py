@@ -10,7 +10,7 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import number
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import Value, axis
-from under_siege.show.case_names import across, at, cases_of, in_plain_words, label, name_of, with_name
+from under_siege.show.case_names import CaseNames, at, in_plain_words, short
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
@@ -52,7 +52,7 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Metr
 def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Metric) -> Rows:
     """Return a row with the metric and its interval for each `ok` case."""
     rows: Rows = []
-    cases, factor = cases_of(comparison.cases), over.unit.chart_factor
+    names, factor = CaseNames(comparison.cases), over.unit.chart_factor
     for place in places:
         case, at = comparison.cases[place], number(comparison.cases[place].case.get(along))
         found = case.metrics.get(over.key) if case.verdict == OK and at is not None else None
@@ -60,17 +60,18 @@ def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Metri
             low, high = (None, None) if found.interval is None or math.isinf(found.interval[1]) else found.interval
             values = {"value": found.value, "low": low, "high": high}
             scaled = {name: None if value is None else value * factor for name, value in values.items()}
-            rows.append({"along": at, "name": name_of(case.case, cases, without=[along]), **scaled})
+            rows.append({"along": at, "name": names.name(case.case, without=[along]), **scaled})
     return rows
 
 
 def heat_map(cases: Sequence[Summary]) -> Chart:
     """Chart a cell for each case with its rate and its share of the ceiling; larger shares have stronger colours."""
-    axes = across(cases_of(cases))
+    names = CaseNames(cases)
+    axes = names.across
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
     rows = [
         {
-            "name": _name(case, cases, axes),
+            "name": _name(case, names, axes),
             "setting": _heading(axes, setting),
             "text": _text(case),
             "share": _share(case),
@@ -100,13 +101,9 @@ def _heading(axes: Sequence[str], setting: Sequence[Value | None]) -> str:
     return "\n".join(axis(name).label(value) for name, value in zip(axes, setting, strict=True) if value is not None)
 
 
-def _name(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
-    name, plain = label(case, cases, without=axes), in_plain_words(case.server, case.title)
-    return (
-        name
-        if plain == case.server
-        else f"{with_name(plain, case.server, is_narrow=True)}{name.removeprefix(case.server)}"
-    )
+def _name(case: Summary, names: CaseNames, axes: Sequence[str]) -> str:
+    name, plain = names.name(case.case, without=axes), in_plain_words(case.server, case.title)
+    return name if plain == case.server else f"{plain} ({short(case.server)}){name.removeprefix(case.server)}"
 
 
 def _text(case: Summary) -> str:

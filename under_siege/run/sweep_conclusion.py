@@ -7,7 +7,7 @@ from under_siege.formatting import listed
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.scaling_law import Part, Scaling
 from under_siege.judge.sweep import Line, Sweep, sweeps, told
-from under_siege.show.case_names import MOST_NAMES, cases_of, in_words, name_of
+from under_siege.show.case_names import MOST_NAMES, CaseNames, in_words
 
 
 def sweep_sentences(comparison: Comparison) -> Iterator[str]:
@@ -20,8 +20,8 @@ def sweep_sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
-    cases = cases_of(comparison.cases)
-    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
+    names = CaseNames(comparison.cases)
+    named = [(line, names.name(line.case, without=[sweep.along])) for line in sweep.lines]
     if knees := "; ".join(_knees(named, sweep.along)):
         yield f"{knees}."
     for line, name in named:

@@ -24,7 +24,7 @@ from under_siege.run.matrix import matrix
 from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, route_as_data, with_route
 from under_siege.run.sweep_conclusion import sweep_sentences
 from under_siege.show import columns
-from under_siege.show.case_names import across, at, cases_of, columned, in_plain_words, name_of, told_apart, with_name
+from under_siege.show.case_names import CaseNames, at, in_plain_words, told_apart, with_file
 from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
@@ -118,7 +118,7 @@ def _headline(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Parag
 
 def _tables(comparison: Comparison, recommended: Collection[Case]) -> Iterator[Table]:
     """Yield a table of all cases; in a terminal, a matrix replaces it if the cases differ in their load."""
-    is_matrix = bool(across(cases_of(comparison.cases)))
+    is_matrix = bool(CaseNames(comparison.cases).across)
     if is_matrix:
         yield matrix(comparison)
     yield comparison_table(comparison, recommended, {Medium.DOCUMENT, Medium.PAGE} if is_matrix else tuple(Medium))
@@ -128,7 +128,7 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
     """Return a table with a row for each case and ceiling. Only pages have rows for failed cases."""
     shown = comparison.by_rank()
     sound = [summary for summary in shown if summary.verdict != FAILED]
-    axes = columned(cases_of(comparison.cases))
+    axes = [name for name in CaseNames(comparison.cases).axes if name != "workers"]  # `workers` is a metric, too
     metrics = columns.columns_for(sound)
     shorts = {
         name: told_apart((str(value) for one in sound if (value := one.case.get(name))), WIDEST_VALUE) for name in axes
@@ -151,11 +151,11 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
 
 def _requests(comparison: Comparison) -> Iterator[Table]:
     """Yield a table of the different requests of each case, if there are any."""
-    cases = cases_of(comparison.cases)
+    names = CaseNames(comparison.cases)
     rows = [
         Row(
             [
-                Cell(name_of(summary.case, cases)),
+                Cell(names.name(summary.case)),
                 Cell(request.name),
                 Cell(formatting.share(request.share_pct / 100)),
                 Cell(_availability(request.availability_pct)),
@@ -168,9 +168,10 @@ def _requests(comparison: Comparison) -> Iterator[Table]:
         for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0))
     ]
     if rows:
-        names = ("availability", "response p50", "response p99", "mean bytes")
         texts = [Column(name, is_text=True) for name in (comparison.noun, "request")]
-        yield Table("requests", "The requests", [*texts, Column("share"), *map(Column, names)], rows, header=1)
+        known = [Column(METRICS[key].column) for key in ("availability_pct", "response_p50_s", "response_p99_s")]
+        columns_of_requests = [*texts, Column("share"), *known, Column("mean bytes")]
+        yield Table("requests", "The requests", columns_of_requests, rows, header=1)
 
 
 def _availability(value: float | None) -> str:
@@ -204,10 +205,7 @@ def _flags(comparison: Comparison) -> Iterator[Note]:
 
 def _notes(comparison: Comparison) -> Iterator[Note]:
     """Yield all notes; on a page, servers that have no row in the table get names in plain words, too."""
-    plain = {
-        case.server: with_name(in_plain_words(case.server, case.title), case.server)
-        for case in comparison.result.left_out
-    }
+    plain = {each.server: with_file(each.server, each.title) for each in comparison.result.left_out}
     for names, text in (*notes_on(comparison), *notes(comparison)):
         yield Note("note", names, text, title=", ".join(plain.get(name, name) for name in names.split(", ")))
 

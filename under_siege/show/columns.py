@@ -7,7 +7,7 @@ from under_siege import formatting
 from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
-from under_siege.show.case_names import varying
+from under_siege.show.case_names import CaseNames
 from under_siege.show.view import Cell, Column, Tone
 
 NO_SERVER = "bare"  # server name, in result files, of a ceiling that was measured without a server
@@ -30,7 +30,7 @@ def columns_for(shown: Sequence[Summary]) -> list[MetricColumn]:
 
     The column `workers` is not wide if the cases differ in it; response times are, if the responses are streams.
     """
-    differing = varying([summary.case for summary in shown])
+    differing = CaseNames(shown).axes
     has_streams = any(summary.has_streams for summary in shown)
 
     def column(metric: Metric) -> Column:

@@ -16,7 +16,7 @@ from under_siege.load.request import FREQUENT_S
 from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Result
-from under_siege.show.case_names import across, cases_of, full_name, in_words, varying
+from under_siege.show.case_names import CaseNames, in_words
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
 from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR
@@ -24,11 +24,11 @@ from under_siege.show.view import STAR
 
 def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
     """Yield each distinct reason as its verdict, the names of the cases that it applies to, and its message."""
-    named = cases_of(cases)
+    named = CaseNames(cases)
     about: dict[tuple[str, str], list[str]] = {}
     for summary in summaries:
         for reason in summary.reasons:
-            name = full_name(summary.case, named)
+            name = named.full(summary.case)
             if summary.server == NO_SERVER:
                 name = name.replace(NO_SERVER, name_in_table(summary, [summary]), 1)
             about.setdefault((verdict_of([reason]), reason.message), []).append(name)
@@ -163,8 +163,9 @@ def _encoded(encoding: str) -> str:
 
 def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on each server whose workers were replaced, or whose processes are unknown."""
+    names = CaseNames(comparison.cases)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
-        name = full_name(case.case, cases_of(comparison.cases))
+        name = names.full(case.case)
         if replaced := sum(run.record.workers_replaced for run in rounds):
             lost = sum(run.lost for run in rounds)
             yield (
@@ -204,11 +205,12 @@ def _first_cost_s(run: Round) -> float | None:
 
 def _of_quotas(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on the servers that were often throttled, and on a quota that the load tool shares."""
+    names = CaseNames(comparison.cases)
     throttled = [case for case in comparison.cases if (case.throttled_pct or 0.0) > THROTTLED_PCT]
     if throttled:
         most = max(case.throttled_pct or 0.0 for case in throttled)
         yield (
-            ", ".join(full_name(case.case, cases_of(comparison.cases)) for case in throttled),
+            ", ".join(names.full(case.case) for case in throttled),
             f"used up the CPU quota in up to {most:.0f} % of the 100 ms periods, and paused until the next period, "
             "which delays every request, including health checks",
         )
@@ -281,10 +283,11 @@ def _of_lone_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _of_memory(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on each case whose memory grows with every request."""
+    names = CaseNames(comparison.cases)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
         if (each_bytes := leak_bytes(rounds)) is not None:
             yield (
-                full_name(case.case, cases_of(comparison.cases)),
+                names.full(case.case),
                 f"memory grew steadily, by {formatting.significant(each_bytes / 1000, 2)} MB per 1,000 requests: "
                 "a leak, or work that piles up",
             )
@@ -326,7 +329,7 @@ def cores(result: Result) -> str:
 
 
 def in_common(cases: Sequence[Summary]) -> list[str]:
-    first, differing = cases[0].case, varying(cases_of(cases))
+    first, differing = cases[0].case, CaseNames(cases).axes
     return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
 
 
@@ -369,7 +372,7 @@ def footnote(comparison: Comparison) -> list[str]:
 
 def _order(cases: Sequence[Summary]) -> str:
     """Return how the rows of the table are sorted, or an empty string for a matrix or fewer than two cases."""
-    if len(cases) < 2 or across(cases_of(cases)):
+    if len(cases) < 2 or CaseNames(cases).across:
         return ""
     if not any(case.rank for case in cases):
         return "sorted by throughput"

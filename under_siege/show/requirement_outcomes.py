@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.judge.units import exact_share
-from under_siege.show.case_names import cases_of, full_name
+from under_siege.show.case_names import CaseNames
 from under_siege.show.view import Cell, Column, Row, Table, Tone, finite
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
@@ -27,9 +27,9 @@ def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
     order = [MISSED, UNDECIDED, MET]
     texts = list(dict.fromkeys(judged.goal.text for judged in results))
     ordered = sorted(results, key=lambda judged: (texts.index(judged.goal.text), order.index(judged.outcome)))
-    cases = cases_of([judged.case for judged in results])
+    names = CaseNames(judged.case for judged in results)
     return [
-        ThresholdLine(judged.goal.text, judged.outcome, full_name(judged.case.case, cases), _measured(judged))
+        ThresholdLine(judged.goal.text, judged.outcome, names.full(judged.case.case), _measured(judged))
         for judged in ordered
     ]
 
