@@ -14,8 +14,7 @@ from under_siege.judge.goal import Goal
 from under_siege.judge.metrics import METRICS, OF_STREAMS
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
-from under_siege.show.conditions import began_at, facts, identity
-from under_siege.show.notes import cores
+from under_siege.show.conditions import began_at, cores, facts, identity
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this

@@ -17,7 +17,7 @@ from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_plain_words, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
-from under_siege.show.notes import cores
+from under_siege.show.conditions import cores
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}

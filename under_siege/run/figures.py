@@ -20,7 +20,7 @@ from under_siege.run import chart_headlines, charts
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.case_names import CaseNames, in_words
 from under_siege.show.charts import Chart
-from under_siege.show.notes import of_siege
+from under_siege.show.conditions import of_siege
 from under_siege.show.view import Figure
 from under_siege.trace import view as trace_view
 

@@ -13,11 +13,10 @@ from under_siege.judge.verdict_rules import FAILED, verdict_of
 from under_siege.load import DRIVERS
 from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.request import FREQUENT_S
-from under_siege.record.case import axis
-from under_siege.record.record import Record
 from under_siege.record.result import Result
-from under_siege.show.case_names import CaseNames, in_words
+from under_siege.show.case_names import CaseNames
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
+from under_siege.show.conditions import cores, in_common, rounds_of
 from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR
 
@@ -298,53 +297,6 @@ def _late_s(rounds: Sequence[Round]) -> float:
     pings = [run.ping_rows for run in rounds]
     delays_s = np.concatenate([each.sent_s - each.due_s for each in pings])
     return float(np.percentile(delays_s, 99)) if len(delays_s) else 0.0
-
-
-def of_siege(result: Result, cases: Sequence[Summary]) -> str:
-    """Return the conditions of all cases, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
-    points = {case.case for case in cases}
-    records = [record for record in result.records if record.case in points]
-    facts = [*in_common(cases), cores(result), rounds_of(cases, records) if records else ""]
-    return " · ".join(filter(None, facts))
-
-
-def of_traces(result: Result) -> str:
-    """Return the conditions of the traces as text, such as `primes · 8 requests at the same moment · 2 cores`."""
-    requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
-    seen: dict[str, dict[str, None]] = {}
-    for name, value in (pair for trace in result.traces for pair in trace.case.values):
-        seen.setdefault(name, {})[axis(name).label(value)] = None
-    same = [
-        *(next(iter(labels)) for name, labels in seen.items() if len(labels) == 1 and name not in ("workers", "users"))
-    ]
-    return " · ".join([*same, f"{formatting.counted(requests, 'request')} at the same moment", cores(result)])
-
-
-def cores(result: Result) -> str:
-    """Return how many CPUs the servers and the load had, such as `3 cores for servers, 1 for the load`."""
-    count = result.environment.available_cpus
-    shared = " shared with the bench" if result.environment.cpu_limit else ""
-    others = f" for servers, {result.environment.load_cpus} for the load" if result.environment.load_cpus else ""
-    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}{others}"
-
-
-def in_common(cases: Sequence[Summary]) -> list[str]:
-    first, differing = cases[0].case, CaseNames(cases).axes
-    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
-
-
-def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
-    """Return the number and length of the rounds, such as `2 to 5 rounds of 3 s to 6 s`."""
-    fewest, most = min(case.rounds for case in cases), max(case.rounds for case in cases)
-    known_s = sorted(record.load_s or record.time_s for record in records)
-    shortest, longest = (_briefly(value_s) for value_s in (known_s[0], known_s[-1]))
-    times = longest if shortest == longest else f"{shortest} to {longest}"
-    count = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"{count} {'rounds' if most > 1 else 'round'} of {times}"
-
-
-def _briefly(value_s: float) -> str:
-    return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
 
 
 def footnote(comparison: Comparison) -> list[str]:
