@@ -1,9 +1,10 @@
 """Write the conclusion of a comparison: which case to use, why, and how throughput changes along a numeric axis."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from under_siege import formatting
 from under_siege.formatting import listed
@@ -15,9 +16,8 @@ from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.summary import EventTimes, Summary, half_width
 from under_siege.judge.verdict_rules import GENERATOR, OK, SUSPECT, UNCLEAR, verdict_of
 from under_siege.paths import PROGRAM
-from under_siege.record.case import WORKERS, Case, axis
+from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
-from under_siege.run.shared_limit import shared_limit
 from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
@@ -447,6 +447,35 @@ class _SameLoad:
                 names.setdefault(why, []).append(self._names.numbered(summary.case))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
+
+
+NOT_BY_THROUGHPUT = "No recommendation by throughput"
+IDLE_CPUS = 0.3  # a server that uses fewer CPUs than this mostly waits
+QUEUED = 2.0  # responses that take this many times as long as without other users wait for each other
+
+
+def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) -> str:
+    """Return a headline that says what limits all servers alike, or an empty string if throughput differs.
+
+    Args:
+        cases: all cases of one load.
+        alone_s: the response time of an idle server, by the work of a case.
+    """
+    if len({case.server for case in cases}) < 2 or any(case.task for case in cases):
+        return ""
+    if any(case.verdict != OK or case.rank != 1 for case in cases):
+        return ""
+    busy = [case.rate * case.cpu_s_per_transaction for case in cases if case.cpu_s_per_transaction]
+    if len(busy) < len(cases) or max(busy) > IDLE_CPUS:
+        return ""
+    share = f"each uses at most {formatting.share(max(busy))} of a CPU"
+    waits = [(case.response_s.p50, alone_s.get(case.case.work)) for case in cases if case.response_s]
+    if waits and all(p50_s and idle_s and p50_s > QUEUED * idle_s for p50_s, idle_s in waits):
+        return f"{NOT_BY_THROUGHPUT}: all servers wait for something they share, such as a database or another service; {share}."
+    values = dict(cases[0].case.values)
+    if paces := [axis(name).label(values[name]) for name in PACES if name in values]:
+        return f"{NOT_BY_THROUGHPUT}: every server keeps up with this load ({paces[0]}); {share}."
+    return f"{NOT_BY_THROUGHPUT}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."
 
 
 def _least(chosen: _Candidate, others: Sequence[_Candidate]) -> str:

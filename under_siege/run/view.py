@@ -13,7 +13,6 @@ from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
-from under_siege.judge.sweep import sweeps_as_data
 from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
 from under_siege.profile import view as profile
 from under_siege.record.case import Case
@@ -22,7 +21,7 @@ from under_siege.run.conclusion import Answer, answers
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
 from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, route_as_data, with_route
-from under_siege.run.sweep_conclusion import sweep_sentences
+from under_siege.run.sweep_conclusion import sweep_sentences, sweeps_as_data
 from under_siege.show import columns
 from under_siege.show.case_names import CaseNames, at, in_plain_words, told_apart, with_file
 from under_siege.show.conditions import began_at, facts, identity
