@@ -449,7 +449,7 @@ class _SameLoad:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
 
 
-NO_ANSWER = "No recommendation by throughput"
+NONE = "No recommendation by throughput"
 IDLE_CPUS = 0.3  # a server that uses fewer CPUs than this mostly waits
 QUEUED = 2.0  # responses that take this many times as long as without other users wait for each other
 
@@ -471,11 +471,11 @@ def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) 
     share = f"each uses at most {formatting.share(max(busy))} of a CPU"
     waits = [(case.response_s.p50, alone_s.get(case.case.work)) for case in cases if case.response_s]
     if waits and all(p50_s and idle_s and p50_s > QUEUED * idle_s for p50_s, idle_s in waits):
-        return f"{NO_ANSWER}: all servers wait for something they share, such as a database or another service; {share}."
+        return f"{NONE}: all servers wait for something they share, such as a database or another service; {share}."
     values = dict(cases[0].case.values)
     if paces := [axis(name).label(values[name]) for name in PACES if name in values]:
-        return f"{NO_ANSWER}: every server keeps up with this load ({paces[0]}); {share}."
-    return f"{NO_ANSWER}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."
+        return f"{NONE}: every server keeps up with this load ({paces[0]}); {share}."
+    return f"{NONE}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."
 
 
 def _least(chosen: _Candidate, others: Sequence[_Candidate]) -> str:

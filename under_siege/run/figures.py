@@ -92,9 +92,8 @@ def _sweeps(comparison: Comparison) -> Iterator[Figure]:
     """Yield a chart for each metric, numeric axis, and combination of values on the load's other axes."""
     names = CaseNames(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
-        places = [place for line in sweep.lines for place in line.places]
         what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
-        swept = [comparison.cases[place] for place in places]
+        swept = [comparison.cases[place] for line in sweep.lines for place in line.places]
         rates = ", ".join(f"{names.full(summary.case)} {_rate(summary)}" for summary in swept)
         for over in METRICS.values():
             if over.chart_name and any(over.key in summary.metrics for summary in swept):
@@ -102,7 +101,7 @@ def _sweeps(comparison: Comparison) -> Iterator[Figure]:
                     f"{over.chart_name}-sweep",
                     _title(over, sweep, what),
                     _how(over, sweep, comparison),
-                    partial(curves, comparison, places, sweep.along, over),
+                    partial(curves, comparison, sweep, over),
                     f"{capitalized(over.chart_title)}. Rates: {rates}",
                     on_page=number < MOST_SETTINGS and over.is_on_page,
                     conditions=of_siege(comparison.result, swept),

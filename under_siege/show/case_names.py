@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Protocol
 
 from under_siege.formatting import capitalized
@@ -13,6 +14,7 @@ _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
 # The part of a title before the colon is used as a name unless it has more than LONGEST_PLAIN letters. If it has more
 # than BRIEF letters, it is cut.
 LONGEST_PLAIN, BRIEF = 70, 30
+Setting = tuple[Value | None, ...]  # the values that define a column of a matrix, one for each axis
 
 
 class HasCase(Protocol):
@@ -37,7 +39,7 @@ class CaseNames:
         self.axes = varying(self.cases)
         self._of_load = load_axes(self.cases)
 
-    @property
+    @cached_property
     def across(self) -> list[str]:
         """Return the axes whose values form the columns of a matrix.
 
@@ -50,6 +52,16 @@ class CaseNames:
         values = {name: [value for case in self.cases if (value := case.get(name)) is not None] for name in self.axes}
         common = [name for name in reversed(self.axes) if len(values[name]) > len(self.cases) / 2]
         return [min(common, key=lambda name: len(set(values[name])))] if common and len(values) > 1 else []
+
+    @property
+    def settings(self) -> list[Setting]:
+        """Return the columns of a matrix: the values on the axes `across`, in each combination that was measured."""
+        found = (at(case, self.across) for case in self.cases)
+        return list(dict.fromkeys(setting for setting in found if None not in setting))
+
+    def has(self, case: Case, setting: Setting) -> bool:
+        """Return whether a column shows the case; a case without a value on an axis appears in each of its columns."""
+        return all(value in (None, wanted) for value, wanted in zip(at(case, self.across), setting, strict=True))
 
     def name(self, case: Case, without: Collection[str] = ()) -> str:
         """Return a name such as `2_async on 3.14.0 with 4 workers`: the server, and the values of the case.
@@ -143,7 +155,7 @@ def _common(lists: Sequence[Sequence[str]]) -> str:
     return "".join(lists[0][: max(0, count)])
 
 
-def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
+def at(case: Case, names: Sequence[str]) -> Setting:
     return tuple(case.get(name) for name in names)
 
 
