@@ -54,9 +54,10 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
-from under_siege.record.result import SCHEMA, Result
+from under_siege.record.result import SCHEMA
 from under_siege.show.case_names import CaseNames, at
 from under_siege.show.columns import text_of
+from under_siege.show.conditions import identity
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.view import Cell, Column, Note, Paragraph, Row, Table, Tone, View
@@ -110,24 +111,20 @@ def table_of(comparison: ResultComparison) -> Table:
     names = ["server" if comparison.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
     rows = []
     for case in comparison.cases:
-        labels = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+        texts = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+        texts += [_verdicts(case)] if flagged else []
         tone = _TONES.get(case.judgement, Tone.PLAIN)
-        name_cells = [Cell(label, tone) for label in labels + [_verdicts(case)] * flagged]
-        rows.append(Row([*name_cells, *map(_cell, case.changes)]))
-    named, count = comparison.figures, len(comparison.figures)
-    visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(count)]
+        rows.append(Row([*(Cell(text, tone) for text in texts), *map(_cell, case.changes)]))
+    visible = [_visible(list(changes)) for changes in zip(*(case.changes for case in comparison.cases), strict=True)]
     if any(visible):
         rows.append(Row([Cell(text) for text in (VISIBLE, *[""] * (len(names) - 1), *visible)], Tone.QUIET))
-    texts, figures = (
-        [Column(name, is_text=True) for name in names],
-        [Column(_heading(name, comparison)) for name in named],
-    )
-    return Table("changes", "What changed", [*texts, *figures], rows)
+    columns = [Column(name, is_text=True) for name in names]
+    columns += [Column(_heading(figure, comparison)) for figure in comparison.figures]
+    return Table("changes", "What changed", columns, rows)
 
 
 def _heading(figure: str, comparison: ResultComparison) -> str:
-    metric, has_streams = METRICS[figure], comparison.figures != FIGURES
-    return metric.of_streams if has_streams and metric.of_streams else metric.column
+    return METRICS[figure].heading(of_streams=comparison.figures != FIGURES)
 
 
 def percent(fraction: float) -> str:
@@ -145,9 +142,10 @@ def _verdicts(case: CasePair) -> str:
 
 def _cell(change: MetricChange) -> Cell:
     """Return a cell such as `52.4 → 26.1 (-50 %) worse`, or an empty cell if neither result has the metric."""
-    texts = [_value(change.figure, value) for value in change.values]
+    metric = METRICS[change.figure]
+    texts = ["" if value is None else metric.unit.text(value) for value in change.values]
     if change.change is None:
-        texts = ["" if case is None else text_of(METRICS[change.figure], case) for case in (change.base, change.new)]
+        texts = ["" if case is None else text_of(metric, case) for case in (change.base, change.new)]
     if not any(texts):
         return Cell()
     values = " → ".join(text or MISSING for text in texts)
@@ -155,10 +153,6 @@ def _cell(change: MetricChange) -> Cell:
     judgement = change.judgement or ""
     text = " ".join(filter(None, [values, fraction, _MARKS.get(judgement)]))
     return Cell(text, _TONES.get(judgement, Tone.PLAIN))
-
-
-def _value(figure: str, value: float | None) -> str:
-    return "" if value is None else METRICS[figure].unit.text(value)
 
 
 def _visible(changes: list[MetricChange]) -> str:
@@ -274,8 +268,8 @@ def _data(comparison: ResultComparison) -> dict[str, Any]:
     worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, TOLERATED, BETTER) if name in judgements), SAME)
     return {
         "schema": SCHEMA,
-        "base": _about(comparison.base),
-        "new": _about(comparison.new),
+        "base": identity(comparison.base),
+        "new": identity(comparison.new),
         "judgement": worst,
         "exit_code": comparison.exit_code,
         "has_common_speed": comparison.has_common_speed,
@@ -283,10 +277,6 @@ def _data(comparison: ResultComparison) -> dict[str, Any]:
         "cases": [_case(case) for case in comparison.cases],
         "requirements": required_as_data(comparison.required),
     }
-
-
-def _about(result: Result) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
 
 
 def _case(case: CasePair) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """Show a drill: the conclusion, a table with a cell for each server and fault, and timelines."""
 
-import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, NO_FIGURE, OK
 from under_siege.drill.incident_metrics import answered_at_s
@@ -17,7 +15,7 @@ from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_plain_words, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
-from under_siege.show.conditions import cores
+from under_siege.show.conditions import began_at, cores, facts, identity
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
@@ -40,10 +38,10 @@ def view(result: Result) -> View:
         tables=[_table(outcomes)],
         footnotes=list(_footnotes(result)),
         figures=list(figures(outcomes)),
-        data=_data(result, outcomes),
+        data={**identity(result), "cases": [], "cells": list(map(_as_data, outcomes))},
         csv=(("server", "fault", "figure", "value", "mark"), list(_csv_rows(outcomes))),
-        facts=list(_facts(result)),
-        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        facts=list(facts(result)),
+        made_at=began_at(result),
         exit_code=exit_code_of(outcomes),
     )
 
@@ -89,14 +87,6 @@ def _footnotes(result: Result) -> Iterator[str]:
     yield f"{cores(result)} · Python {', '.join(result.environment.pythons)} · seed {result.seed}"
 
 
-def _facts(result: Result) -> Iterator[tuple[str, str]]:
-    machine = result.environment
-    yield "command", shlex.join(result.command)
-    yield "CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"
-    yield "system", machine.system
-    yield from ((f"Python {version}", build) for version, build in machine.pythons.items())
-
-
 def _csv_rows(outcomes: Sequence[FaultOutcome]) -> Iterator[list[CsvValue]]:
     """Yield a row for each figure of each cell; the value is empty for a time that was never reached."""
     for outcome in outcomes:
@@ -104,21 +94,16 @@ def _csv_rows(outcomes: Sequence[FaultOutcome]) -> Iterator[list[CsvValue]]:
             yield [outcome.case.server, outcome.fault, name, value, outcome.mark]
 
 
-def _data(result: Result, outcomes: Sequence[FaultOutcome]) -> Mapping[str, Any]:
-    """Return the JSON document, with an object for each server and fault. Programs read its keys."""
-    cells = [
-        {
-            "server": outcome.case.server,
-            "parameters": {**dict(outcome.case.values)},
-            "fault": outcome.fault,
-            "figures": outcome.figures,
-            "mark": outcome.mark or None,
-            "why_not": outcome.failure or outcome.without or None,
-        }
-        for outcome in outcomes
-    ]
-    about = {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
-    return {**about, "cases": [], "cells": cells}
+def _as_data(outcome: FaultOutcome) -> dict[str, object]:
+    """Return the JSON object of a server and fault. Programs read its keys."""
+    return {
+        "server": outcome.case.server,
+        "parameters": dict(outcome.case.values),
+        "fault": outcome.fault,
+        "figures": outcome.figures,
+        "mark": outcome.mark or None,
+        "why_not": outcome.failure or outcome.without or None,
+    }
 
 
 def figures(outcomes: Sequence[FaultOutcome]) -> Iterator[Figure]:

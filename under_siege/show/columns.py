@@ -35,10 +35,9 @@ def columns_for(shown: Sequence[Summary]) -> list[MetricColumn]:
 
     def column(metric: Metric) -> Column:
         is_wide = metric.is_wide or (has_streams and metric.key.startswith("response_"))  # of whole streams
-        name = metric.of_streams if has_streams and metric.of_streams else metric.column
-        return Column(
-            name, "" if name != metric.column else metric.in_terminal, is_wide=is_wide and name not in differing
-        )
+        name = metric.heading(of_streams=has_streams)
+        in_terminal = metric.in_terminal if name == metric.column else ""
+        return Column(name, in_terminal, is_wide=is_wide and name not in differing)
 
     return [
         MetricColumn(metric, column(metric))
