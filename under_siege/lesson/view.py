@@ -25,6 +25,7 @@ from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
 from under_siege.show.case_names import CaseNames, in_plain_words, in_words
+from under_siege.show.conditions import facts_of_machine
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 
@@ -319,6 +320,4 @@ def _facts(progress: LessonProgress, answers: Sequence[Answered]) -> Iterator[tu
     yield from [("✓", "the claim holds"), ("✗", "the claim does not hold here"), ("?", "the claim is undecided")]
     own = [each.result.environment for each in answers if each.result and progress.completed[each.step.name].result]
     if own:
-        yield "CPU", f"{own[-1].cpu_model}, {own[-1].available_cpus:g} of {own[-1].cpus} CPUs"
-        yield "system", own[-1].system
-        yield from ((f"Python {version}", build) for version, build in own[-1].pythons.items())
+        yield from facts_of_machine(own[-1])

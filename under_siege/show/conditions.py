@@ -8,7 +8,7 @@ from under_siege import formatting
 from under_siege.judge.summary import Summary
 from under_siege.record.case import axis
 from under_siege.record.record import Record
-from under_siege.record.result import Result
+from under_siege.record.result import Environment, Result
 from under_siege.show.case_names import CaseNames, in_words
 
 
@@ -24,8 +24,12 @@ def began_at(result: Result) -> str:
 
 def facts(result: Result) -> Iterator[tuple[str, str]]:
     """Yield the name and value of each fact that is needed to reproduce the result: the command and the machine."""
-    machine = result.environment
     yield "command", shlex.join(result.command)
+    yield from facts_of_machine(result.environment)
+
+
+def facts_of_machine(machine: Environment) -> Iterator[tuple[str, str]]:
+    """Yield the name and value of each fact about a machine and its software."""
     yield "CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"
     yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
     yield "system", machine.system
