@@ -125,7 +125,7 @@ class Offer:
         users = self.step.closed_users
         goals = [goal(text) for text in self.step.goals]
         record.load_began_s = began_s = time.monotonic() + LEAD_S
-        record.stream = self.expected.stream.kind if self.expected.stream else ""
+        record.stream, record.text_events = self.expected.read_as
         await sending.begin(
             record.requests,
             began_s,

@@ -14,7 +14,9 @@ from under_siege.judge.goal import Goal
 from under_siege.judge.metrics import METRICS, OF_STREAMS
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
+from under_siege.show.columns import with_first_text
 from under_siege.show.conditions import began_at, cores, facts, identity
+from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
@@ -191,16 +193,17 @@ def _table(several: Sequence[NamedCapacity]) -> Table:
         if capacity.failure:
             texts = ["failed", *[""] * (len(texts) - 1)]
         rows.append(Row(list(map(Cell, [each.name, *texts]))))
-    names = ["sustained", "lower", "upper", METRICS["of_ceiling"].name, *(METRICS[key].name for key in latencies)]
+    names = ["sustained", "lower", "upper", METRICS["of_ceiling"].name, *latencies.values()]
     names += ["first goal missed", "CPU per response", METRICS["memory_bytes"].name]
     return Table("capacity", "Sustained rates", [_SERVER, *map(Column, names)], rows, gap=2)
 
 
-def _latencies(several: Sequence[NamedCapacity]) -> list[str]:
-    """Return the metrics to show: of streams, those of their events instead of the length of the whole stream."""
-    has_streams = any(step.record.stream for each in several for step in each.capacity.steps)
+def _latencies(several: Sequence[NamedCapacity]) -> dict[str, str]:
+    """Return the keys and headings of latencies: of streams, those of their events instead of the whole stream."""
+    records = [step.record for each in several for step in each.capacity.steps]
+    unused = ("response_p99_s",) if any(record.stream for record in records) else OF_STREAMS
     keys = ("response_p99_s", "first_event_p99_s", "gap_p99_s", "ping_p99_s")
-    return [key for key in keys if key not in (("response_p99_s",) if has_streams else OF_STREAMS)]
+    return {key: with_first_text(METRICS[key].name, records) for key in keys if key not in unused}
 
 
 def _table_of_steps(several: Sequence[NamedCapacity]) -> Table:
@@ -218,13 +221,15 @@ def _table_of_steps(several: Sequence[NamedCapacity]) -> Table:
             ]
             cells = list(map(Cell, ["" if index else each.name, *texts]))
             rows.append(Row(cells, Tone.BAD if step.missed else Tone.PLAIN))
-    names = ["offered", *(METRICS[key].name for key in latencies), "goodput", "missed"]
+    names = ["offered", *latencies.values(), "goodput", "missed"]
     return Table("steps", "Steps", [_SERVER, *map(Column, names)], rows, gap=2, media=(Medium.TERMINAL,))
 
 
 def _footnotes(result: Result, several: Sequence[NamedCapacity]) -> list[str]:
     count = sum(len(each.capacity.steps) for each in several)
+    places = dict.fromkeys(tuple(step.record.text_events) for each in several for step in each.capacity.steps)
     return [
+        *(text_note(each) for each in places if each),
         "sustained: highest rate that meets all goals · lower, upper: its 95 % interval",
         "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound",
         "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "

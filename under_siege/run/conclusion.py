@@ -19,6 +19,7 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
+from under_siege.show.columns import with_first_text
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -314,7 +315,7 @@ class _SameLoad:
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
         if first := candidate.summary.first_event_s:
-            facts.append(("first event", _p50_and_p99(first)))
+            facts.append((with_first_text("first event", [candidate.summary]), _p50_and_p99(first)))
         if candidate.summary.gap_s:
             facts.append(("gaps", candidate.gaps))
         if candidate.summary.ping_s:

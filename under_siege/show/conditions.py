@@ -9,7 +9,7 @@ from under_siege.judge.summary import Summary
 from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Environment, Result
-from under_siege.show.case_names import CaseNames, in_words
+from under_siege.show.case_names import MOST_NAMES, CaseNames, in_words
 
 
 def identity(result: Result) -> dict[str, Any]:
@@ -20,6 +20,18 @@ def identity(result: Result) -> dict[str, Any]:
 def began_at(result: Result) -> str:
     """Return the start of the measurement, such as `2026-11-26 05:24:35 UTC`."""
     return result.began_at.replace("T", " ").replace("+00:00", " UTC")
+
+
+def interruption(result: Result) -> str:
+    """Return a sentence about a run that was interrupted, or an empty string."""
+    if not result.planned:
+        return ""
+    missing, planned = result.unmeasured(), CaseNames(result.planned)
+    if not missing:
+        return "Interrupted: every case was measured, but in fewer rounds than planned."
+    names, count = formatting.listed(list(map(planned.name, missing)), MOST_NAMES), len(result.planned)
+    of_planned = f"{len(missing)} of {formatting.counted(count, 'case')}"
+    return f"Interrupted, so no conclusion: {of_planned} not measured ({names})."
 
 
 def facts(result: Result) -> Iterator[tuple[str, str]]:

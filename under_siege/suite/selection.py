@@ -14,7 +14,7 @@ from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import ExpectTable, address, path_of, ping_path
-from under_siege.suite.requests import expect_of, headers_of, stream_of
+from under_siege.suite.requests import expect_of, headers_of
 from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
@@ -160,6 +160,7 @@ def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -
         "--header": options.headers or None,
         "--stream": options.stream,
         "--events": options.events,
+        "--first": options.first,
         "--status": options.status,
         "--ignore": options.ignored or None,
         "--any-body": options.any_body or None,
@@ -201,9 +202,7 @@ def _file_and_server(name: str) -> tuple[Path, str | None] | None:
 
 def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
     ping, headers = options.ping, headers_of(options.header_table(), "--header")
-    stream = stream_of(options.stream, options.events, "--events") if options.stream else None
-    if options.events and not stream:
-        raise BadInputError("--events needs --stream sse, --stream lines or --stream chunks")
+    stream = options.read_stream()
     targets, paths = [], []
     for url in urls:
         parts = address(url)
