@@ -13,13 +13,13 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, is_worse, rank_level
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.summary import EventTimes, Summary, half_width
+from under_siege.judge.summary import EventTimes, Summary
 from under_siege.judge.verdict_rules import GENERATOR, OK, SUSPECT, UNCLEAR, verdict_of
 from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
-from under_siege.show.columns import with_first_text
+from under_siege.show.columns import phrase_of, with_first_text
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -80,10 +80,7 @@ class _Candidate:
 
     @property
     def ping(self) -> str:
-        ping = self.summary.ping_s
-        if ping is None:
-            return "an unknown time"
-        return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
+        return phrase_of("ping_p99_s", self.summary) if self.summary.ping_s else "an unknown time"
 
     @property
     def changes_code(self) -> bool:
@@ -119,9 +116,9 @@ class _Candidate:
     def throughput(self) -> str:
         """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         unit = "events/s" if self.summary.has_streams else "trans/s"
-        ceiling, rate = self.summary.of_ceiling, self.summary.rate
+        ceiling = self.summary.of_ceiling
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
-        return f"{formatting.with_margin(formatting.rate(rate), rate, half_width(self.summary))} {unit}{share}"
+        return f"{phrase_of('rate_per_s', self.summary)} {unit}{share}"
 
     @property
     def gaps(self) -> str:

@@ -66,6 +66,11 @@ def text_of(metric: Metric, summary: Summary) -> str:
     return text
 
 
+def phrase_of(key: str, summary: Summary) -> str:
+    """Return a metric for a sentence, such as `33.9 ± 1.2`, `37 ms` or `more than 4.00 s`; `unknown` without value."""
+    return text_of(METRICS[key], summary).replace("> ", "more than ") or "unknown"
+
+
 def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:
     """Return the name of the server or, for a ceiling, `ceiling` or `NAME (ceiling)`."""
     if summary not in ceilings:
