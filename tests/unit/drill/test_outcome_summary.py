@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import invoke
+from formatted import formatted
 from plans import session_of
 from rows import fail
 from simulated_record import result_of
@@ -26,7 +27,6 @@ from under_siege.drill.view import cell, conclusion, view
 from under_siege.record.record import CaseFailedError, Failure, Incident
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, PING, Outcome, Requests
 from under_siege.record.result import Result, SkippedServer, load, save
-from under_siege.report import formatted
 from under_siege.suite.expected_response import Expectation
 from under_siege.suite.selection import suite_of
 

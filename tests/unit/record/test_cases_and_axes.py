@@ -6,6 +6,7 @@ import json
 import msgspec
 import pytest
 from conftest import TESTS
+from formatted import formatted
 from plans import plan_of
 from rows import without
 from simulated_record import bare_record, record_of, result_of
@@ -19,7 +20,6 @@ from under_siege.record.case import case_of, load_axes
 from under_siege.record.record import Samples
 from under_siege.record.requests import PING, Requests
 from under_siege.record.result import MeasuredSuite, Result, load, save
-from under_siege.report import formatted
 from under_siege.show.case_names import CaseNames, told_apart
 
 
