@@ -141,7 +141,7 @@ class Comparison:
 
         def order(summary: Summary) -> tuple[float, ...]:
             ping, load = summary.ping_s, self.load(summary)
-            ping_s = math.inf if ping is None else ping.p99 or ping.max
+            ping_s = math.inf if ping is None else ping.least_p99
             rank = summary.rank or math.inf
             return loads.index(load), summary.verdict == FAILED, rank, ping_s if load in ranked else -summary.rate
 

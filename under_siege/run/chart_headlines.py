@@ -34,22 +34,21 @@ def of_throughput(cases: Sequence[Summary]) -> str:
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
-    pinged = [case for case in cases if case.ping_s and case.verdict == OK]
+    pinged = [(case, case.ping_s) for case in cases if case.ping_s and case.verdict == OK]
     if not pinged or task_s is None:
         return "Health-check latency under load"
-    short = [case for case in pinged if case.ping_s and case.ping_s.p99 is not None and case.ping_s.p99 < task_s]
-    longest = max(_ping_s(case) for case in pinged)
+    short = [case for case, ping in pinged if ping.p99 is not None and ping.p99 < task_s]
+    longest = max(ping.least_p99 for _, ping in pinged)
     if not short:
         return f"In every case, pings (p99) take longer than a whole task: up to {formatting.seconds(longest)}"
     if len(short) == len(pinged):
         return f"In every case, pings (p99) take at most {formatting.seconds(longest)}"
-    rest = sorted(_ping_s(case) for case in pinged if case not in short)
-    within = span(sorted(map(_ping_s, short)), formatting.seconds)
-    text = (
-        f"answer{'s' if len(short) == 1 else ''} pings (p99) in {within}, "
-        f"the rest in {span([rest[0], rest[-1]], formatting.seconds)}"
+    within, rest = (
+        span(sorted(ping.least_p99 for case, ping in pinged if (case in short) is is_short), formatting.seconds)
+        for is_short in (True, False)
     )
-    return _said(short, cases, text, "Quick")
+    answer = "answers" if len(short) == 1 else "answer"
+    return _said(short, cases, f"{answer} pings (p99) in {within}, the rest in {rest}", "Quick")
 
 
 def of_streams(cases: Sequence[Summary]) -> str:
@@ -117,11 +116,6 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"
     return f"{with_capital(name, case.server)} spends the most CPU time on top of the task: {most}"
-
-
-def _ping_s(case: Summary) -> float:
-    assert case.ping_s is not None
-    return case.ping_s.p99 or case.ping_s.max
 
 
 def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, label: str) -> str:

@@ -89,7 +89,7 @@ class _Candidate:
     @property
     def ping_s(self) -> float:
         ping = self.summary.ping_s
-        return math.inf if ping is None else ping.p99 or ping.max
+        return math.inf if ping is None else ping.least_p99
 
     @property
     def memory_bytes(self) -> int:
@@ -126,13 +126,8 @@ class _Candidate:
 
     @property
     def longest_wait_s(self) -> float:
-        """Return the sum of the p99 of first events and gaps.
-
-        Streams of a single event have no gaps. A percentile that was not reached counts as the longest wait, which is a
-        lower bound.
-        """
-        times = filter(None, (self.summary.first_event_s, self.summary.gap_s))
-        return sum(each.max if each.p99 is None else each.p99 for each in times)
+        """Return the sum of the p99 of first events and gaps; streams of a single event have no gaps."""
+        return sum(times.least_p99 for times in (self.summary.first_event_s, self.summary.gap_s) if times)
 
 
 class _SameLoad:

@@ -153,7 +153,7 @@ def _work(charted: ChartedCases, conditions: str) -> Iterator[Figure]:
         + ("The dashed line shows how long one task takes without a server." if alone else ""),
         partial(charts.pings, charted, dots),
         "Ping, 99th percentile: "
-        + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
+        + _each(cases, lambda case: formatting.seconds(case.ping_s.least_p99) if case.ping_s else "none"),
         headline=chart_headlines.of_pings(cases, alone),
         on_slide=partial(charts.pings, charted.fastest(), dots),
         conditions=conditions,
@@ -277,7 +277,7 @@ def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
 
 
 def _ping(case: Summary) -> str:
-    return formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "no pings"
+    return formatting.seconds(case.ping_s.least_p99) if case.ping_s else "no pings"
 
 
 def _in_ms(value_s: float | None) -> str:
