@@ -59,14 +59,8 @@ def view(result: Result) -> View:
 
 def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     """Return each capacity with distinctive names for its server."""
-    names, several = CaseNames(capacities), []
-    for capacity in capacities:
-        load = names.load(capacity.case)
-        suffix = f" ({load})" if load else ""
-        name = f"{names.name(capacity.case)}{suffix}"
-        brief = in_brief(capacity.case.server, capacity.title, name=name)
-        several.append(NamedCapacity(capacity, name, f"{names.plain(capacity)}{suffix}", brief))
-    return several
+    names = CaseNames(capacities, with_load=True)
+    return [NamedCapacity(each, names.name(each.case), names.plain(each), names.brief(each)) for each in capacities]
 
 
 def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:

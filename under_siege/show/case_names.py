@@ -34,10 +34,15 @@ class Titled(HasCase, Protocol):
 class CaseNames:
     """The names of cases that are shown together, and the axes that distinguish the cases."""
 
-    def __init__(self, shown: Iterable[HasCase]) -> None:
+    def __init__(self, shown: Iterable[HasCase], *, with_load: bool = False) -> None:
+        """Find the axes that distinguish the cases.
+
+        Args:
+            with_load: whether names end with the values that distinguish the load, such as `(digest, 5 users)`.
+        """
         self.cases = [each.case for each in shown]
         self.axes = varying(self.cases)
-        self._of_load = load_axes(self.cases)
+        self._of_load, self._with_load = load_axes(self.cases), with_load
 
     @cached_property
     def across(self) -> list[str]:
@@ -69,14 +74,15 @@ class CaseNames:
         If all cases have the same server but different paths, the path replaces the server.
 
         Args:
-            without: axes whose values are left out, in addition to the axes of the load.
+            without: axes whose values are left out; the axes of the load are only shown at the end, if at all.
         """
         axes = [axis(name) for name in self.axes if name not in (*without, *self._of_load)]
         values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
-        if axes and axes[0].name == "path" and len({beside.server for beside in self.cases}) == 1:
-            return " ".join([str(case.get("path")), *values[1:]])
-        name = " ".join([case.server, *values])
-        return name.replace("workers with", "workers and").replace("worker with", "worker and")
+        has_path = bool(axes) and axes[0].name == "path" and len({beside.server for beside in self.cases}) == 1
+        name = " ".join([str(case.get("path")), *values[1:]] if has_path else [case.server, *values])
+        name = name.replace("workers with", "workers and").replace("worker with", "worker and")
+        load = self.load(case) if self._with_load else ""
+        return f"{name} ({load})" if load else name
 
     def full(self, case: Case) -> str:
         """Return the server and every value that distinguishes the case, such as `2_async (digest, 5 users)`."""
@@ -101,6 +107,10 @@ class CaseNames:
         """Return the plain name and the short name of the server, such as `process pool with 4 workers (4)`."""
         plain = self.plain(one)
         return plain if plain == self.name(one.case) else f"{plain} ({short(one.case.server)})"
+
+    def brief(self, one: Titled, *details: str) -> str:
+        """Return the plain name, the number with the values of the case, and details, as in `in_brief`."""
+        return in_brief(one.case.server, one.title, *details, name=self.name(one.case))
 
     def in_sentence(self, one: Titled) -> str:
         """Return a name with an article, and the name in tables, such as `a process pool (4_async_processexecutor)`."""

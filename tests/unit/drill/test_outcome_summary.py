@@ -322,6 +322,16 @@ def test_the_conclusion_about_one_fault_groups_the_servers_by_mark(golden) -> No
     golden(*(next(conclusion(outcomes(*group))) for group in ((fine, lossy, dead), (dead,), (fine, slow))))
 
 
+@pytest.mark.parametrize(("axis", "label"), [("workers", "with 4 workers"), ("cpus", "(4 CPUs)")])
+def test_cases_of_one_server_have_different_names(axis: str, label: str) -> None:
+    dead, fine = incident(gap_s=5.0), incident()
+    dead.values[axis], fine.values[axis] = 2, 4
+    drill = view(result(dead, fine))
+    assert drill.headline[0].text == f"worker killed: 4_pool {label} is not degraded."
+    assert len(drill.tables[0].rows) == 2
+    assert len({row["row"] for row in drill.figures[0].chart()["data"]["values"]}) == 2
+
+
 def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_check(golden) -> None:
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
     never.requests = never.requests.only(LOAD)
