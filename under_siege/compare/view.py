@@ -56,7 +56,7 @@ from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
 from under_siege.record.result import SCHEMA
 from under_siege.show.case_names import CaseNames, at
-from under_siege.show.columns import text_of
+from under_siege.show.columns import noun, text_of
 from under_siege.show.conditions import identity
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
@@ -108,7 +108,7 @@ def table_of(comparison: ResultComparison) -> Table:
     """Return a table of each case's changes, and of the smallest changes that would have been significant."""
     axes = CaseNames(comparison.cases).axes
     flagged = any(_verdicts(case) for case in comparison.cases)
-    names = ["server" if comparison.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
+    names = [noun(comparison.new), *axes, *(["verdict"] if flagged else [])]
     rows = []
     for case in comparison.cases:
         texts = [case.case.server, *(str(value or "") for value in at(case.case, axes))]

@@ -122,7 +122,6 @@ class Comparison:
     correction: SpeedCorrection
     evidence: Evidence
     looks: int  # assumed number of times that the ranks are tested
-    noun: str  # what tables call a case: `strategy` or `server`
     load_axes: frozenset[str]
 
     def load(self, summary: Summary) -> Values:
@@ -206,7 +205,6 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
         correction=correction,
         evidence=evidence,
         looks=looks,
-        noun="strategy" if result.suite is None else "server",
         load_axes=of_load,
     )
 

@@ -19,7 +19,7 @@ from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
-from under_siege.show.columns import phrase_of, with_first_text
+from under_siege.show.columns import noun, phrase_of, with_first_text
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -515,8 +515,8 @@ def _p50_and_p99(times: EventTimes) -> str:
 def noun_of(comparison: Comparison) -> str:
     """Return the noun for a case: `strategy`, `server` or, if all cases have the same server, `route` or `setting`."""
     servers = [summary.server for summary in comparison.cases]
-    if comparison.noun == "strategy" or len(set(servers)) > 1 or len(servers) < 2:
-        return comparison.noun
+    if comparison.result.suite is None or len(set(servers)) > 1 or len(servers) < 2:
+        return noun(comparison.result)
     return "route" if "path" in CaseNames(comparison.cases).axes else "setting"
 
 

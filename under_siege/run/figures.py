@@ -18,6 +18,7 @@ from under_siege.judge.verdict_rules import FAILED
 from under_siege.run import chart_headlines, charts
 from under_siege.run.charted_cases import MOST_ON_SLIDE, ChartedCases
 from under_siege.run.sweep_charts import curves, heat_map
+from under_siege.show import columns
 from under_siege.show.case_names import CaseNames, in_words
 from under_siege.show.columns import with_first_text
 from under_siege.show.conditions import of_siege
@@ -71,7 +72,7 @@ def _in_section(section: str, drawn: Iterable[Figure]) -> Iterator[Figure]:
 
 def _overview(comparison: Comparison) -> Iterator[Figure]:
     """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
-    cases, noun = comparison.cases, comparison.noun
+    cases, noun = comparison.cases, columns.noun(comparison.result)
     names = CaseNames(cases)
     if names.across:
         yield Figure(

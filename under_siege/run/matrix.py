@@ -12,7 +12,7 @@ from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
 from under_siege.record.case import axis
 from under_siege.show.case_names import CaseNames, Setting, in_words, told_apart, varying
-from under_siege.show.columns import name_in_table, text_of, with_first_text
+from under_siege.show.columns import name_in_table, noun, text_of, with_first_text
 from under_siege.show.view import Cell, Column, Medium, Row, Table, Tone, View
 
 WIDEST_HEADING = 24  # maximum number of letters of an axis value in a heading
@@ -38,7 +38,7 @@ def matrix(comparison: Comparison) -> Table:
     return Table(
         "matrix",
         "",
-        [Column(comparison.noun, is_text=True), *map(Column, _headings(axes, settings))],
+        [Column(noun(comparison.result), is_text=True), *map(Column, _headings(axes, settings))],
         table_rows,
         caption=[f"{_legend_of_cells(comparison)}; for all figures, use --format markdown, csv or html"],
         gap=2,

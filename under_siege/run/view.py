@@ -146,7 +146,7 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
         figures_of_case = [Cell() if is_failed else each.cell(summary) for each in metrics]
         cells = [Cell(rank), _name(summary, comparison), *values, *figures_of_case]
         rows.append(_row(summary, cells, comparison, is_main=summary.case in recommended))
-    names = [Column(name, is_text=True) for name in ("rank", comparison.noun, *axes)]
+    names = [Column(name, is_text=True) for name in ("rank", columns.noun(comparison.result), *axes)]
     numbers = [each.column for each in metrics]
     return Table("comparison", "The comparison", [*names, *numbers], rows, header=1, media=media)
 
@@ -170,7 +170,7 @@ def _requests(comparison: Comparison) -> Iterator[Table]:
         for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0))
     ]
     if rows:
-        texts = [Column(name, is_text=True) for name in (comparison.noun, "request")]
+        texts = [Column(name, is_text=True) for name in (columns.noun(comparison.result), "request")]
         known = [Column(METRICS[key].column) for key in ("availability_pct", "response_p50_s", "response_p99_s")]
         columns_of_requests = [*texts, Column("share"), *known, Column("mean bytes")]
         yield Table("requests", "The requests", columns_of_requests, rows, header=1)

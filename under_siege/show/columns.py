@@ -9,6 +9,7 @@ from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.record.record import Record
+from under_siege.record.result import Result
 from under_siege.show.case_names import CaseNames
 from under_siege.show.view import Cell, Column, Tone
 
@@ -69,6 +70,11 @@ def text_of(metric: Metric, summary: Summary) -> str:
 def phrase_of(key: str, summary: Summary) -> str:
     """Return a metric for a sentence, such as `33.9 ± 1.2`, `37 ms` or `more than 4.00 s`; `unknown` without value."""
     return text_of(METRICS[key], summary).replace("> ", "more than ") or "unknown"
+
+
+def noun(result: Result) -> str:
+    """Return what tables call a case: `strategy` or, in a suite, `server`."""
+    return "strategy" if result.suite is None else "server"
 
 
 def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:
