@@ -153,31 +153,22 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
 
 def _requests(comparison: Comparison) -> Iterator[Table]:
     """Yield a table of the different requests of each case, if there are any."""
-    names = CaseNames(comparison.cases)
-    rows = [
-        Row(
-            [
-                Cell(names.name(summary.case)),
-                Cell(request.name),
-                Cell(formatting.share(request.share_pct / 100)),
-                Cell(_availability(request.availability_pct)),
-                Cell(formatting.seconds_or(request.response_s.p50, "")),
-                Cell(formatting.seconds_or(request.response_s.p99, "")),
-                Cell(f"{request.mean_bytes:,.0f}"),
-            ]
-        )
-        for summary in comparison.by_rank()
-        for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0))
-    ]
+    names, rows = CaseNames(comparison.cases), []
+    known: dict[str, float | None] = {}
+    for summary in comparison.by_rank():
+        for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0)):
+            known = {
+                "availability_pct": request.availability_pct,
+                "response_p50_s": request.response_s.p50,
+                "response_p99_s": request.response_s.p99,
+            }
+            texts = [names.name(summary.case), request.name, formatting.share(request.share_pct / 100)]
+            texts += ["" if value is None else METRICS[key].unit.text(value) for key, value in known.items()]
+            rows.append(Row(list(map(Cell, [*texts, f"{request.mean_bytes:,.0f}"]))))
     if rows:
-        texts = [Column(name, is_text=True) for name in (columns.noun(comparison.result), "request")]
-        known = [Column(METRICS[key].column) for key in ("availability_pct", "response_p50_s", "response_p99_s")]
-        columns_of_requests = [*texts, Column("share"), *known, Column("mean bytes")]
-        yield Table("requests", "The requests", columns_of_requests, rows, header=1)
-
-
-def _availability(value: float | None) -> str:
-    return "" if value is None else METRICS["availability_pct"].unit.text(value)
+        headings = [Column(name, is_text=True) for name in (columns.noun(comparison.result), "request")]
+        headings += map(Column, ("share", *(METRICS[key].column for key in known), "mean bytes"))
+        yield Table("requests", "The requests", headings, rows, header=1)
 
 
 def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_main: bool) -> Row:
