@@ -19,7 +19,7 @@ SHORTEST = 4  # shorter values, such as "1", are not masked, because they also o
 _LONG_WORD = 8  # a word of a header, such as the token after `Bearer`, is masked by itself if it is this long
 
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_]\w*)\}", re.ASCII)
-_PLACEHOLDER = re.compile(r"\$?\{\w+\}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\$?\{[\w.:-]+\}", re.ASCII)
 
 # `token`, `secret` and `key` make a name secret wherever they occur in it. These words do so only as whole words, as in
 # `db_password`, `dbPassword`, `DB_PASSWORD` and `password2`; `author` is none of them.

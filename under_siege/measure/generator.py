@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from typing import IO
@@ -11,7 +12,17 @@ import psutil
 from under_siege.host.machine_speed import script_process
 from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
 from under_siege.host.resource_usage import Wakefulness, used_cpu_s
-from under_siege.load.client import AFTER_A_FAILURE_S, COMMAND, ClientOutput, order
+from under_siege.load.client import (
+    AFTER_A_FAILURE_S,
+    COMMAND,
+    SET_UP,
+    SETUP_FAILED,
+    ClientOutput,
+    must_be_set_up,
+    order,
+    setup_line,
+)
+from under_siege.load.request import SetupRequest
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import OPEN, Requests
 from under_siege.suite.expected_response import Expectation
@@ -31,12 +42,15 @@ class Generator:
         self.awake = Wakefulness(process.pid)
         self._output: ClientOutput | None = None
         self.ready = False
+        self._set_up = ""  # what the generator says after the setup
         self.ended = 0
         self._asked = 0
 
     def take(self, line: str, _arrived_s: float) -> None:
         """Parse a line that the generator printed."""
         self.ready = self.ready or line == "ready"
+        if line == SET_UP or line.startswith(SETUP_FAILED):
+            self._set_up = line
         if self._output and (ended := self._output.take(line)) and ended[2] != OPEN:
             self.ended += 1
 
@@ -46,6 +60,21 @@ class Generator:
             raise CaseFailedError(
                 "generator_failed", f"the load generator did not start; {last_line(self._errors.text())}"
             )
+
+    async def set_up(self, setup: Sequence[SetupRequest], url: str, users: int) -> None:
+        """Wait until the generator is ready, and let each user send the requests of its setup to the server at `url`.
+
+        Args:
+            users: 0 for an open loop.
+
+        Raises:
+            CaseFailedError: the generator does not start, or a request fails.
+        """
+        await self.until_ready()
+        if setup:
+            await self._write(setup_line(setup, url, users))
+            await until(lambda: bool(self._set_up) or self._process.ended(), math.inf)
+            must_be_set_up(self._set_up)
 
     async def begin(
         self,
@@ -86,6 +115,9 @@ class Generator:
             failure_pause_s=failure_pause_s,
             is_precise=True,
         )
+        await self._write(line)
+
+    async def _write(self, line: bytes) -> None:
         await asyncio.to_thread(self._stdin.write, line)
         await asyncio.to_thread(self._stdin.flush)
 

@@ -17,6 +17,7 @@ from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interp
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.fresh_values import how_to_vary, names_in_request
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import MixedRequest, Stream
 from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
@@ -41,9 +42,19 @@ from under_siege.suite.server_files import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
-HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
+OF_REQUESTS = ("setup_failed", "succeeds_once")  # failures that depend only on the requests, whatever the servers
+# Failures that every server of an application would have:
+HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream", *OF_REQUESTS)
+BUSY = (429, 503)  # statuses of a server that refuses a request only now
 _BODY = "; use --body with what it expects"
-OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
+_EXISTS = '; if an earlier request has created it, put {n} into the path or the body, such as "name": "ann-{n}"'
+OPTIONS_FOR = {  # by status
+    400: _BODY,
+    405: "; use --method with one that it accepts",
+    409: _EXISTS,
+    415: _BODY,
+    422: _BODY,
+}
 CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
@@ -247,6 +258,8 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     """
     server, failed = failures[-1]
     if plan.suite.application is None:
+        if failed.code in OF_REQUESTS:
+            raise BadInputError(f"{server}: {failed}")
         return
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
@@ -399,12 +412,13 @@ async def _answers(
     """
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
+        await server.while_alive(server.set_up(session))
         found = []
         for one in wanted:
-            times, answers = [], []
+            times, answers = list[float](), list[HttpResponse]()
             for _ in range(REFERENCE_REQUESTS):
                 asked_s = server.age_s()
-                answers.append(await server.while_alive(_answer(plan, server, session, one)))
+                answers.append(await server.while_alive(_answer(plan, server, session, one, len(answers))))
                 times.append(server.age_s() - asked_s)
             found.append((answers, times))
         may_vary = [
@@ -419,12 +433,16 @@ async def _answers(
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
             await server.while_alive(server.ready(session))
+            await server.while_alive(server.set_up(session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one)))
     return found
 
 
-async def _answer(plan: Plan, server: Server, session: aiohttp.ClientSession, wanted: MixedRequest) -> HttpResponse:
+async def _answer(
+    plan: Plan, server: Server, session: aiohttp.ClientSession, wanted: MixedRequest, succeeded: int = 0
+) -> HttpResponse:
+    """Return the response to a request; `succeeded` is the number of equal requests before."""
     try:
         async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
             named = wanted if wanted.path else None
@@ -436,11 +454,17 @@ async def _answer(plan: Plan, server: Server, session: aiohttp.ClientSession, wa
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
-        what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
+        path = f"{server.load_url}{wanted.path.removeprefix('/')}"
+        what = f"{path} returned {answer.described()}"
         options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
         if 200 <= answer.status < 300 and plan.suite.is_from_options:
             options = f"; if this is right, use --status {answer.status}"
         elif 300 <= answer.status < 400:
             options = server.redirect_remedy(answer)
+        elif succeeded and answer.status >= 400 and answer.status not in BUSY:
+            request = wanted.request if wanted.path else plan.load.request
+            if "n" not in names_in_request(server.load_url + wanted.path, request):
+                once = f"the same request succeeds only once ({wanted.status}, then {answer.described()})"
+                raise CaseFailedError("succeeds_once", f"{request.method} {path}: {once}; {how_to_vary(request)}")
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
     return answer
