@@ -2,9 +2,9 @@
 
 import contextlib
 import functools
-import importlib
 import io
 import os
+import pkgutil
 import re
 import sys
 import warnings
@@ -26,6 +26,9 @@ from under_siege.record.files import check_writable, is_pipe
 from under_siege.secrets import masked
 
 if TYPE_CHECKING:
+    from under_siege.measure.plan import ProgressListener
+    from under_siege.record.result import Result
+    from under_siege.show.view import View
     from under_siege.suite.suite_from_application import TargetOptions
 
 FILE = click.Path(path_type=Path)
@@ -56,6 +59,9 @@ ANY_BODY = "Compare no bodies of responses: check only the status."
 SETUP = "Request of each user before the load, such as POST /login user=ann; may be repeated."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
+WIDE = "Show all columns, including workers and CPU time per transaction."
+REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+TOLERANCE = "How much worse a metric may get, such as 5%; only a significantly larger change counts."
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
 CPUS = "CPU quota of each server with all its processes, such as 0.5; may be repeated."
 MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
@@ -74,7 +80,7 @@ class OneLineErrors(click.Group):
     """A command group that accepts `-h` for help, prints each error as one line on stderr, and then exits with code 2.
 
     Args:
-        elsewhere: command names and their modules, which are imported only when needed.
+        elsewhere: names of commands, each with its `module:function`, which is imported only when needed.
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
@@ -98,7 +104,7 @@ class OneLineErrors(click.Group):
         """Return the command with this name; if needed, import its module first."""
         if cmd_name not in self._elsewhere:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(self._elsewhere[cmd_name]), cmd_name)
+        command: click.Command = pkgutil.resolve_name(self._elsewhere[cmd_name])
         return command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -358,6 +364,38 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--html", type=FILE, help="Write a self-contained page with the table and charts to this file."),
         click.option("--quiet", is_flag=True, help="Don't show progress."),
     )
+
+
+def measure_and_show(
+    count: int,
+    measure: Callable[..., Any],
+    options: CommonOptions,
+    load_views: Callable[[], Callable[["Result"], Sequence["View"]]],
+    *,
+    wide: bool = False,
+    after_run: Callable[["ProgressListener"], Any] | None = None,
+) -> NoReturn:
+    """Measure, show the result, and exit with the exit code of the result.
+
+    Args:
+        count: the approximate number of measurements, for the progress bar.
+        load_views: imports and returns what turns the result into views: the main one first, which has the exit code.
+        after_run: returns what to measure after the last round.
+    """
+    from under_siege.show.progress_bar import ProgressBar
+
+    out, page = options.files()
+    with ProgressBar(count, quiet=options.quiet) as progress:
+        more = {"afterwards": after_run(progress)} if after_run else {}
+        result, stopped_by, is_saved = measure(
+            out, progress, command_line(), meanwhile=load_views, **more
+        )  # the import is slow
+    from under_siege.show.output import show_measured
+
+    views = load_views()(result)
+    if result.records or result.incidents or result.steps:
+        show_measured(views, out if is_saved else None, page, wide=wide)
+    exit_with(views[0].exit_code, stopped_by)
 
 
 def _with(command: Command, *options: Callable[[Command], Command]) -> Command:

@@ -1,20 +1,93 @@
-"""Choose the view of a result, and show it: each command that measures has its own view.
+"""Provide the command `bench.py report`: show an earlier result with the view of the command that measured it.
 
 Most results need only one of the views, and some are slow to import.
 """
 
+import gc
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from under_siege.judge.ranking import Comparison, summarize
-from under_siege.record.files import write_atomically
-from under_siege.record.result import Result
+import click
+
+from common.errors import BadInputError
+from under_siege.cli_options import (
+    FILE,
+    ONE_PICTURE,
+    REQUIRE,
+    WIDE,
+    LazyChoice,
+    one_line_read_errors,
+    picture_names,
+    writable,
+)
 from under_siege.show.formats import FORMATS, rendered
-from under_siege.show.formats.table import show
-from under_siege.show.view import View, with_all_columns
+
+if TYPE_CHECKING:
+    from under_siege.judge.ranking import Comparison
+    from under_siege.record.result import Result
+    from under_siege.show.view import View
+
+PARTS = ["timeline", "profile"]  # formats that show a part of a result, as a table does
 
 
-def view_of(result: Result, comparison: Comparison | None = None) -> View:
+@click.command()
+@click.argument("result", type=FILE)
+@click.option(
+    "--format", "output_format", type=click.Choice([*FORMATS, *PARTS]), default="table", help="Output format."
+)
+@click.option("--picture", type=LazyChoice(picture_names), metavar="NAME", help=ONE_PICTURE)
+@click.option("--aspect", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
+@click.option("--across", metavar="AXIS", help="Print a column for each value of AXIS, and the differences.")
+@click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
+@click.option("--html", "page", type=FILE, help="Write the HTML page to this file, like --format html --out FILE.")
+@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Exit 1 if it is missed, 3 if it is undecided.")
+@click.option("--wide", is_flag=True, help=WIDE)
+@click.option("--uncorrected", is_flag=True, help="Don't adjust rates for CPU speed or lost CPU time.")
+def report(
+    result: Path,
+    output_format: str,
+    picture: str | None,
+    aspect: str | None,
+    across: str | None,
+    out: Path | None,
+    page: Path | None,
+    wanted: tuple[str, ...],
+    wide: bool,
+    uncorrected: bool,
+) -> None:
+    """Show the result of an earlier run."""
+    from under_siege.judge.ranking import summarize
+    from under_siege.judge.requirement_check import exit_code_of, require
+    from under_siege.record.result import load
+    from under_siege.run.matrix import across_view
+    from under_siege.show.chart_file import write_chart
+    from under_siege.show.output import print_or_write
+
+    if page is not None:
+        if out is not None or picture is not None or across is not None:
+            raise BadInputError("--html can't be used with --out, --picture or --across: omit these, or use --format")
+        output_format, out = "html", page
+    if aspect is not None and picture is None:
+        raise BadInputError("--aspect without a chart: expected --picture NAME, too")
+    gc.disable()  # a result may have millions of numbers, which slow down garbage collection
+    measured = load(result)
+    with one_line_read_errors(result):
+        comparison = summarize(measured, corrected=not uncorrected)
+        judged = require(comparison, wanted) if wanted else []
+        if picture is not None:
+            file = writable(out or Path(f"{picture}.svg"))
+            write_chart(measured, view_of(measured, comparison), picture, file, aspect)
+        elif across is not None:
+            print_or_write(across_view(comparison, across))
+        else:
+            view = part_of(measured, output_format) if output_format in PARTS else view_of(measured, comparison)
+            text_format = "table" if output_format in PARTS else output_format
+            print_or_write(view, text_format, writable(out) if out else None, wide=wide)
+    sys.exit(exit_code_of(judged))
+
+
+def view_of(result: "Result", comparison: "Comparison | None" = None) -> "View":
     """Return the view of the command that measured the result.
 
     Args:
@@ -30,17 +103,13 @@ def view_of(result: Result, comparison: Comparison | None = None) -> View:
         return capacity.view(result)
     if not result.records and (result.traces or result.profiles):
         return part_of(result, "timeline" if result.traces else "profile")
-    comparison = comparison or summarize(result)
-    if result.suite is not None and result.suite.against:
-        from under_siege.compare import view as compare
-
-        return compare.view_of_revisions(comparison)
+    from under_siege.judge.ranking import summarize
     from under_siege.run import view as run
 
-    return run.view(comparison)
+    return run.view(comparison or summarize(result))
 
 
-def part_of(result: Result, part: str) -> View:
+def part_of(result: "Result", part: str) -> "View":
     """Return the view of the part of a result with the name `timeline` or `profile`."""
     if part == "timeline":
         from under_siege.trace import view as trace
@@ -51,32 +120,8 @@ def part_of(result: Result, part: str) -> View:
     return profile.view(result)
 
 
-def formatted(result: Result, output_format: str, comparison: Comparison | None = None) -> str:
+def formatted(result: "Result", output_format: str, comparison: "Comparison | None" = None) -> str:
     """Return the result in one of the FORMATS, or its `timeline` or `profile` as text."""
     if output_format in FORMATS:
         return rendered(view_of(result, comparison), output_format)
     return rendered(part_of(result, output_format), "table")
-
-
-def show_measured(result: Result, out: Path | None, page: Path | None, *, wide: bool = False) -> int:
-    """Print a result on stdout and the names of the written files on stderr, and write the page; return the exit code.
-
-    Args:
-        out: the file with the raw values, or None if they could not be saved.
-        page: the file for the HTML page, or None.
-        wide: whether to show all columns.
-    """
-    view = view_of(result)
-    if not (result.records or result.incidents or result.steps):
-        return view.exit_code  # stopped before anything was measured
-    try:
-        show(with_all_columns(view) if wide else view)
-        for is_measured, part in ((result.traces, "timeline"), (result.profiles, "profile")):
-            if is_measured:
-                show(part_of(result, part))
-    finally:  # even if writing to stdout fails, for example because the disk is full
-        print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
-    if page is not None:
-        write_atomically(page, rendered(view, "html").encode())
-        print(f"Page: {page}", file=sys.stderr)  # noqa: T201
-    return view.exit_code

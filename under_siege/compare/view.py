@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from under_siege import formatting
@@ -48,22 +47,19 @@ from under_siege.compare.diff import (
     CasePair,
     MetricChange,
     ResultComparison,
-    compare_revisions,
     machine_difference,
 )
 from under_siege.judge.estimates import ACCURACY
 from under_siege.judge.metrics import METRICS
-from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
 from under_siege.record.result import SCHEMA, Result
-from under_siege.run import view as run
 from under_siege.show.case_names import at, full_name, varying
 from under_siege.show.columns import text_of
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
-from under_siege.show.view import Cell, Column, Medium, Note, Paragraph, Row, Table, Tone, View
+from under_siege.show.view import Cell, Column, Note, Paragraph, Row, Table, Tone, View
 
 LEGEND = (
     "before → now (change): means over all rounds, at the same CPU speed; of ping p99, means over half sieges",
@@ -89,23 +85,6 @@ def view(comparison: ResultComparison) -> View:
         footnotes=list(_legend(comparison)),
         data=_data(comparison),
         exit_code=comparison.exit_code,
-    )
-
-
-def view_of_revisions(comparison: Comparison) -> View:
-    """Return the view of a run of two revisions: what changed replaces the recommendation."""
-    whole, changes = run.view(comparison), view(compare_revisions(comparison.result))
-    of_changes, *others = changes.tables
-    every_case = replace(run.comparison_table(comparison, (), {Medium.PAGE}), caption=whole.footnotes)
-    data = {name: value for name, value in (whole.data or {}).items() if name != "requirements"}
-    return replace(
-        whole,
-        headline=changes.headline,
-        tables=[of_changes, every_case, *others],
-        notes=changes.notes,
-        footnotes=changes.footnotes,
-        data={**data, "revisions": changes.data},
-        exit_code=changes.exit_code,
     )
 
 

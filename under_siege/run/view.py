@@ -2,16 +2,20 @@
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from under_siege import formatting
+from under_siege.compare import view as compare
+from under_siege.compare.diff import compare_revisions
 from under_siege.judge.metrics import METRICS
-from under_siege.judge.ranking import Comparison
+from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import sweeps_as_data
 from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
+from under_siege.profile import view as profile
 from under_siege.record.case import Case
 from under_siege.record.result import Result
 from under_siege.run.conclusion import Answer, answers
@@ -25,6 +29,7 @@ from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.view import Cell, Column, CsvValue, Medium, Note, Paragraph, Row, Table, Tone, View
+from under_siege.trace import view as trace
 
 NOTHING = "Nothing was measured."
 WIDEST_VALUE = 40  # maximum number of letters of an axis value in a terminal
@@ -37,8 +42,38 @@ LIMITS = (
 )
 
 
+def views(result: Result) -> list[View]:
+    """Return the view of a run, and those of its traces and profiles, if there are any."""
+    parts = [trace.view(result)] if result.traces else []
+    parts += [profile.view(result)] if result.profiles else []
+    return [view(summarize(result)), *parts]
+
+
 def view(comparison: Comparison) -> View:
-    """Return what `run` shows.
+    """Return what `run` shows; if two revisions were measured, what changed replaces the recommendation."""
+    suite = comparison.result.suite
+    whole = _view(comparison)
+    return _with_changes(whole, comparison) if suite is not None and suite.against else whole
+
+
+def _with_changes(whole: View, comparison: Comparison) -> View:
+    changes = compare.view(compare_revisions(comparison.result))
+    of_changes, *others = changes.tables
+    every_case = replace(comparison_table(comparison, (), {Medium.PAGE}), caption=whole.footnotes)
+    data = {name: value for name, value in (whole.data or {}).items() if name != "requirements"}
+    return replace(
+        whole,
+        headline=changes.headline,
+        tables=[of_changes, every_case, *others],
+        notes=changes.notes,
+        footnotes=changes.footnotes,
+        data={**data, "revisions": changes.data},
+        exit_code=changes.exit_code,
+    )
+
+
+def _view(comparison: Comparison) -> View:
+    """Return the recommendation with all figures.
 
     The exit code is 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a
     requirement is undecided; else 0. Cases that the bench added to show what if a route moved don't count.

@@ -19,7 +19,8 @@ from simulated_record import record_of, result_of
 from bench import bench as commands
 from under_siege.record.files import UnwritableError, write_atomically
 from under_siege.record.result import save
-from under_siege.report import show_measured
+from under_siege.run.view import views
+from under_siege.show.output import show_measured
 from under_siege.show.progress_bar import ProgressBar
 
 RESULT = str(TESTS / "data" / "result.json")
@@ -145,7 +146,7 @@ def test_a_run_that_cannot_write_to_stdout_prints_the_path_of_the_raw_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with full_disk(monkeypatch, "stdout"), pytest.raises(OSError, match="No space left on device"):
-        show_measured(result_of([record_of("1_a", 1)]), Path("r.json"), None)
+        show_measured(views(result_of([record_of("1_a", 1)])), Path("r.json"), None)
     assert capsys.readouterr().err == "Raw values: r.json\n"
 
 
@@ -153,7 +154,7 @@ def test_a_run_that_cannot_write_to_stdout_prints_the_path_of_the_raw_values(
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_prints_the_table_even_if_the_page_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnwritableError, match="'/dev/full' can't be written: No space left on device"):
-        show_measured(result_of([record_of("1_a", 1)]), None, Path("/dev/full"))
+        show_measured(views(result_of([record_of("1_a", 1)])), None, Path("/dev/full"))
     shown = capsys.readouterr()
     assert "1_a" in shown.out
     assert shown.err == "Raw values could not be saved.\n"
