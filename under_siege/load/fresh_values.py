@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 
 from under_siege.load.body_rule import as_json
-from under_siege.load.request import Request
+from under_siege.load.request import Load, Request
 from under_siege.secrets import is_secret_name
 
 FRESH = r"n|uuid|user|random:[1-9]\d?"
@@ -68,6 +68,12 @@ def names_in_request(path: str, request: Request, *, has_setup: bool = False) ->
     """Return the distinct names of the placeholders in a request."""
     texts = [path, *(value for _, value in request.headers), body_text(request)]
     return names_in("\0".join(texts), has_setup=has_setup)
+
+
+def differs_by_user(load: Load) -> bool:
+    """Return whether users send different requests, so that their responses may differ, too."""
+    sent = [(one.path, one.request) for one in load.mix] or [(load.path, load.request)]
+    return bool(load.setup) or any("user" in names_in_request(*each) for each in sent)
 
 
 def body_text(request: Request) -> str:

@@ -48,8 +48,9 @@ class SimulatedUser:
             is_right = answer.status < 400 and answer.status not in _MOVED
             if not (answer.status == one.status if one.status else is_right):
                 self.hide_secrets()
-                expected = one.status or "a status below 400 without another path"
-                raise CaseFailedError("setup_failed", f"{name} returned {answer.described()}: expected {expected}")
+                expected = f"expected {one.status or 'a status below 400'}"
+                what_to_do = "use this path" if answer.status in _MOVED and not one.status else expected
+                raise CaseFailedError("setup_failed", f"{name} returned {answer.described()}; {what_to_do}")
             for key, morsel in morsels.items():
                 self._take_cookie(key, morsel)
             values = {key: morsel.value for key, morsel in morsels.items()}

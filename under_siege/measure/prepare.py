@@ -17,7 +17,7 @@ from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interp
 from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
-from under_siege.load.fresh_values import how_to_vary, names_in_request
+from under_siege.load.fresh_values import differs_by_user, how_to_vary, names_in_request
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import MixedRequest, Stream
 from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
@@ -408,7 +408,8 @@ async def _answers(
     """Return, for each request, its responses and their durations in seconds; raise CaseFailedError for a wrong status.
 
     If the responses decide how they are compared, those in JSON are followed by one more after a second, because they
-    may contain a clock, and by one of another process, which may have another id.
+    may contain a clock, and by one of another process, which may have another id. If users send different requests,
+    the response to another user follows, too.
     """
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
@@ -430,6 +431,10 @@ async def _answers(
             await server.while_alive(asyncio.sleep(CLOCK_S))
         for one, answers in may_vary:
             answers.append(await server.while_alive(_answer(plan, server, session, one)))
+        if differs_by_user(plan.load_of(case)):
+            await server.while_alive(server.set_up(session, 2))
+            for one, (answers, _) in zip(wanted, found, strict=True):
+                answers.append(await server.while_alive(_answer(plan, server, session, one)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
             await server.while_alive(server.ready(session))

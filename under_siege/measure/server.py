@@ -229,15 +229,13 @@ class Server:
         because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
-    async def set_up(self, session: aiohttp.ClientSession) -> None:
-        """Send the requests of the setup; from now on, `filled` uses what they return.
+    async def set_up(self, session: aiohttp.ClientSession, number: int = 1) -> None:
+        """Let the bench be the user with this number from now on, and send the requests of its setup.
 
         Raises:
             CaseFailedError: a request fails.
         """
-        if not self.setup:
-            return
-        user = SimulatedUser(has_setup=True)
+        user = SimulatedUser(number, has_setup=bool(self.setup))
         try:
             await user.set_up(session, self.url, self.setup)
         except aiohttp.ClientConnectorError as error:

@@ -310,7 +310,7 @@ def _explained(message: str, data: dict[str, Any], to: type[_Table], root: str) 
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{legible(part)[:60]}" for part in (root, *path))
     key = key.lstrip(".")
     if unknown := re.search("unknown field `(.*)`", problem, re.DOTALL):
-        table = _TABLES[str(path[0])] if path else to
+        table = SetupTable if path[:2] == ["load", "setup"] else _TABLES[str(path[0])] if path else to
         return unknown_key(key, unknown[1], table.__struct_fields__)
     if missing := re.search("missing required field `(.*)`", problem):
         return BadInputError(f"{key}.{missing[1]} is missing".lstrip("."))

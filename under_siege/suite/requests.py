@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
@@ -33,7 +34,7 @@ from under_siege.load.request import (
 )
 from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
-from under_siege.secrets import expanded_file, expanded_header, expanded_json, expanded_path, masked
+from under_siege.secrets import expanded, expanded_file, expanded_header, expanded_json, expanded_path, masked
 from under_siege.suite.form import Field, multipart
 from under_siege.suite.keys import (
     METHOD,
@@ -57,7 +58,7 @@ from under_siege.suite.suite import SERVICES
 MAX_BODY_BYTES = 64_000_000
 MOST_REQUESTS = 1000  # in a requests file
 # A form such as `user=ann&age=7`, which the body of a login often is. Its values may contain placeholders.
-_FORM = re.compile(rb"[\w.\[\]%+-]+=[^&=\s]*(?:&[\w.\[\]%+-]+=[^&=\s]*)*")
+_FORM = re.compile(r"[\w.\[\]%+-]+=[^&=\s]*(?:&[\w.\[\]%+-]+=[^&=\s]*)*", re.ASCII)
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding")
 _LONGEST_PATH = 200  # maximum length, in characters, of a path to a value in JSON
 Axes = Mapping[str, Sequence[Value]]
@@ -137,7 +138,7 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
 def setup_of(tables: Sequence[SetupTable], folder: Path) -> tuple[SetupRequest, ...]:
     """Return the requests of each user before the load."""
     setup = []
-    for number, one in enumerate(tables, 1):
+    for number, one in enumerate(tables):
         key = f"load.setup[{number}]"
         setup.append(SetupRequest(expanded_path(one.path, f"{key}.path"), _request(one, folder, key), one.status))
     return tuple(setup)
@@ -247,6 +248,9 @@ def _request(table: RequestTable, folder: Path, key: str) -> Request:
         content_type, body = multipart(fields)
     elif table.body_file is not None:
         body = expanded_file(contents(f"{key}.body_file", folder / table.body_file), f"{key}.body_file")
+    elif isinstance(table.body, str) and _is_form(table):
+        content_type = content_type or FORM
+        body = expanded(table.body, f"{key}.body", quote_plus).encode()
     elif table.body is not None:
         value = expanded_json(table.body, f"{key}.body")
         body = (value if isinstance(value, str) else _json(f"{key}.body", value)).encode()
@@ -258,9 +262,19 @@ def _request(table: RequestTable, folder: Path, key: str) -> Request:
         raise BadInputError(f'{key}.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
     headers = headers_of(table.headers, f"{key}.headers")
     if (content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
-        default = "application/json" if is_json else FORM if _FORM.fullmatch(body) else "application/octet-stream"
+        default = "application/json" if is_json else "application/octet-stream"
         headers = (*headers, _header("Content-Type", content_type or default, f"{key}.content_type"))
     return Request(method, headers, body)
+
+
+def _is_form(table: RequestTable) -> bool:
+    """Return whether the body is that of a form, unless the suite gives it another content type."""
+    given = [
+        table.content_type,
+        *(str(value) for name, value in table.headers.items() if name.lower() == "content-type"),
+    ]
+    is_other = any(value and not value.startswith(FORM) for value in given)
+    return not is_other and isinstance(table.body, str) and _FORM.fullmatch(table.body) is not None
 
 
 def _field(name: str, value: str | int, folder: Path, key: str) -> Field:
