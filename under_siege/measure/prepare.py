@@ -321,12 +321,13 @@ def _expectation(
 def _warn_of_a_cache(plan: Plan, case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:
     """Warn if the first of several equal requests took much longer than the others."""
     first_s, later_s = times_s[0], max(times_s[1:])
-    if first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
-        remedy = "" if plan.load.stream else "; to vary the requests, use requests_file in a suite"
+    load = plan.load_of(case)
+    is_same = not load.mix and not names_in_request(load.path, load.request)
+    if is_same and first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
         watcher.warn(
             f"{case.server} took {formatting.seconds(first_s)} for the first response, and up to "
             f"{formatting.seconds(later_s)} for the next: if a cache answers equal requests, the results are those of "
-            f"the cache{remedy}"
+            "the cache; to vary the requests, put {n} into the path or the body"
         )
 
 

@@ -155,8 +155,8 @@ class LoadTable(RequestTable, frozen=True):
             raise ValueError("arrivals replaces users, pause and requests; remove these")
         if self.events is not None and self.stream is None:
             raise ValueError('events needs stream = "sse", "lines" or "chunks"')
-        if self.stream is not None and (self.requests_file or self.files or self.script or self.task):
-            raise ValueError("stream can't be combined with requests_file, files, script or task")
+        if self.stream is not None and (self.files or self.script or self.task):
+            raise ValueError("stream can't be combined with files, script or task")
         driver = DRIVERS.get(self.tool or "")
         if self.files and not (driver and driver.supports_multiple_paths):
             tool = self.tool or DEFAULT_TOOL
