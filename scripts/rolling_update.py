@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from under_siege import formatting
 from under_siege.host.managed_process import until, until_signal
 from under_siege.host.services import Services
+from under_siege.load.background import cancel
 from under_siege.load.http_client import client
-from under_siege.load.pings import cancel
 from under_siege.measure.plan import Plan, make_plan, new_record
 from under_siege.measure.prepare import with_environments
 from under_siege.measure.server import Server, running

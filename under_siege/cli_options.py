@@ -26,7 +26,7 @@ from under_siege.record.files import check_writable, is_pipe
 from under_siege.secrets import masked
 
 if TYPE_CHECKING:
-    from under_siege.measure.plan import ProgressListener
+    from under_siege.measure.session import Reporting
     from under_siege.record.result import Result
     from under_siege.show.view import View
     from under_siege.suite.suite_from_application import TargetOptions
@@ -368,28 +368,25 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def measure_and_show(
     count: int,
-    measure: Callable[..., Any],
+    measure: Callable[["Reporting"], tuple["Result", int | None, bool]],
     options: CommonOptions,
     load_views: Callable[[], Callable[["Result"], Sequence["View"]]],
     *,
     wide: bool = False,
-    after_run: Callable[["ProgressListener"], Any] | None = None,
 ) -> NoReturn:
     """Measure, show the result, and exit with the exit code of the result.
 
     Args:
         count: the approximate number of measurements, for the progress bar.
         load_views: imports and returns what turns the result into views: the main one first, which has the exit code.
-        after_run: returns what to measure after the last round.
     """
+    from under_siege.measure.session import Reporting
     from under_siege.show.progress_bar import ProgressBar
 
     out, page = options.files()
     with ProgressBar(count, quiet=options.quiet) as progress:
-        more = {"afterwards": after_run(progress)} if after_run else {}
-        result, stopped_by, is_saved = measure(
-            out, progress, command_line(), meanwhile=load_views, **more
-        )  # the import is slow
+        # The import of the views is slow, so it runs in parallel with the preparations.
+        result, stopped_by, is_saved = measure(Reporting(out, progress, command_line(), load_views))
     from under_siege.show.output import show_measured
 
     views = load_views()(result)

@@ -13,7 +13,8 @@ from under_siege.lesson.claims import HOLDS, NOT_HERE, Figure, ResultView, decid
 from under_siege.lesson.exercise_check import NOT_DECIDED, SOLVED, CheckReport
 from under_siege.lesson.step import Claim, all_exercises
 from under_siege.measure.plan import make_plan
-from under_siege.measure.session import run_plan
+from under_siege.measure.rounds import run_plan
+from under_siege.measure.session import Reporting
 from under_siege.show.formats.table import rendered
 from under_siege.suite.server_files import find_strategy, read_strategy, strategies_suite
 
@@ -34,7 +35,7 @@ def measured_exercises(
     plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=1, seed=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(SUPPORT))
-        result, _, _ = run_plan(plan, out, SilentWatcher(), ["bench.py"])
+        result, _, _ = run_plan(plan, Reporting(out, SilentWatcher(), ["bench.py"]))
     seen = ResultView(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
     return {name: CheckReport(name, one, seen, is_exercise=True) for name, one in called.items()}

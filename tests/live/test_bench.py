@@ -16,8 +16,10 @@ from simulated_record import bare_record, record_of
 from common.errors import BadInputError
 from under_siege.host.interpreter import interpreter
 from under_siege.judge.stopping_rule import LEAST_ROUNDS, MOST_ROUNDS, wanted
-from under_siege.measure import case_run, load_run
-from under_siege.measure.session import run_plan
+from under_siege.measure import case_run, load_run, rounds
+from under_siege.measure.racing import Racing
+from under_siege.measure.rounds import run_plan
+from under_siege.measure.session import Reporting
 from under_siege.suite import expected_response
 
 REFUSED = [
@@ -116,9 +118,10 @@ def test_automatic_rounds_end_as_soon_as_no_case_needs_another_round(tmp_path, m
             setattr(record, name, getattr(made, name))
 
     monkeypatch.setattr(case_run.CaseRun, "measure", simulated)
-    monkeypatch.setattr(case_run, "beside_the_machine", without_monitors)
+    monkeypatch.setattr(rounds, "beside_the_machine", without_monitors)
     plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
-    result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", SilentWatcher(), ["bench.py", "run"], wanted)
+    reporting = Reporting(tmp_path / "r.json", SilentWatcher(), ["bench.py", "run"])
+    result, stopped_by, is_saved = run_plan(plan, reporting, racing=Racing(wanted))
     assert (stopped_by, is_saved) == (None, True)
     assert max(record.round for record in result.records) == LEAST_ROUNDS
     assert [record.server for record in result.records].count("bare") == len(result.records) / 2
@@ -129,5 +132,5 @@ def test_a_load_tool_that_uses_too_much_memory_is_stopped(tmp_path, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr(load_run, "MOST_MEMORY", 0.0)
     plan = replace(plan_of("2", users=3, task="sample_tasks:a_blink"), ceilings=())
-    result, *_ = run_plan(plan, tmp_path / "r.json", SilentWatcher(), ["bench.py", "run"])
+    result, *_ = run_plan(plan, Reporting(tmp_path / "r.json", SilentWatcher(), ["bench.py", "run"]))
     assert result.records[0].failure.code == "siege_memory"

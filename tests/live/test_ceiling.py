@@ -16,7 +16,7 @@ from plans import plan_of
 
 from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import offspring
-from under_siege.load.pings import check_interval_s
+from under_siege.load.answer_check import check_interval_s
 from under_siege.measure.duration import Length
 from under_siege.measure.load_run import compute_bare, processes_for
 from under_siege.measure.plan import new_record

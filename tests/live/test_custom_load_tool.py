@@ -14,7 +14,8 @@ from under_siege.host.readiness import examine
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Load
-from under_siege.measure.session import run_plan
+from under_siege.measure.rounds import run_plan
+from under_siege.measure.session import Reporting
 from under_siege.record.result import load
 
 
@@ -25,7 +26,7 @@ def test_a_custom_load_tool_generates_the_load_of_a_complete_run(tmp_path, monke
     monkeypatch.setitem(DRIVERS, "fake-load", Fake())
     plan = plan_of("2", users=3, task="sample_tasks:a_blink")
     plan = replace(plan, load=Load(tool="fake-load", requests=30), ceilings=())
-    result, stopped_by, _ = run_plan(plan, tmp_path / "r.json", SilentWatcher(), ["bench.py"])
+    result, stopped_by, _ = run_plan(plan, Reporting(tmp_path / "r.json", SilentWatcher(), ["bench.py"]))
     assert stopped_by is None
     assert load(tmp_path / "r.json") == result
     assert result.environment.tools == {"fake-load": "1.2.3"}

@@ -8,11 +8,10 @@ import pytest
 from bench_runs import SERVERS_DIRECTORY, MeasuredCase, run_servers, server_path
 from conftest import ROOT
 from leftover_processes import described, marking
-from plans import plan_of
+from plans import plan_of, session_of
 
 from common.options import FIRST_PORT
 from under_siege.host.ports import claimed_port, port_is_free
-from under_siege.host.services import Services
 from under_siege.measure import case_run
 from under_siege.measure.duration import Length
 from under_siege.measure.plan import new_record
@@ -141,9 +140,7 @@ def test_an_exception_in_the_bench_is_recorded_as_the_failure_of_one_case(monkey
     monkeypatch.setattr(case_run, "warm_up", mistaken)
     plan = plan_of("2")
     record, expected = new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    one = case_run.CaseRun(
-        plan, plan.cases[0], None, None, expected, Length(1.0, 2, expected), Services(), record, None
-    )
+    one = case_run.CaseRun(session_of(plan, print), plan.cases[0], expected, Length(1.0, 2, expected), record, None)
     asyncio.run(one.measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message

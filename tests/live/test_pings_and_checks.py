@@ -11,8 +11,9 @@ from conftest import LIMIT_S
 from under_siege.host.managed_process import until
 from under_siege.judge.estimators import Rows
 from under_siege.load import pings as probes
+from under_siege.load.answer_check import AnswerCheck, check_interval_s
 from under_siege.load.http_client import HttpResponse
-from under_siege.load.pings import AnswerCheck, check_interval_s, probing
+from under_siege.load.pings import probing
 from under_siege.load.request import Ping, Request
 from under_siege.measure.duration import Length, pinged_s
 from under_siege.record.requests import CORRECT, LATE, LONE_PING, OPEN, PING, Requests

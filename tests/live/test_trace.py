@@ -12,7 +12,8 @@ from command import CommandResult, invoke
 from conftest import SUPPORT
 from plans import plan_of
 
-from under_siege.measure.session import run_plan
+from under_siege.measure.rounds import run_plan
+from under_siege.measure.session import Reporting
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import Result, load
 from under_siege.show.progress_bar import ProgressBar
@@ -94,7 +95,9 @@ def test_each_server_is_traced_after_its_last_round(tmp_path: Path, monkeypatch:
         servers = ("2", Path(server_path("answers_wrongly")))
         plan = plan_of(*servers, task="sample_tasks:a_blink", rounds=2, time_s=0.3)
         make_tracer = partial(trace_run.RequestTracer, requests=3)
-        result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracers=[make_tracer])
+        result, *_ = run_plan(
+            plan, Reporting(tmp_path / "r.json", ProgressBar(9, quiet=True), []), make_tracers=[make_tracer]
+        )
     traces = [(one.server, bool(one.failure), len(one.requests.sent_s), one.workers) for one in result.traces]
     assert traces == [("2_async", False, 3, 1), ("answers_wrongly", True, 0, None)]
     assert started == ["answers_wrongly"]

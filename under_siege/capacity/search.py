@@ -9,25 +9,22 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.capacity.estimate import SearchSteps, bracket, crossings, search_steps
 from under_siege.capacity.step import LIMIT_S, TIMEOUT, Offer, longest_s, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
-from under_siege.host.services import Services
 from under_siege.judge.goal import Goal, goal
 from under_siege.judge.metrics import OF_STREAMS
 from under_siege.measure.duration import Length, in_words
 from under_siege.measure.load_run import compute_bare
-from under_siege.measure.plan import Plan, ProgressListener, make_plan, new_record
-from under_siege.measure.session import Keep, Meanwhile, run_and_save
+from under_siege.measure.plan import Plan, make_plan, new_record
+from under_siege.measure.session import Reporting, Session, run_session
 from under_siege.paths import USERS
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, RateStep, Record
 from under_siege.record.result import Result
-from under_siege.suite.expected_response import Expectations
 from under_siege.suite.selection import CAPACITY, refuse_unsupported
 from under_siege.suite.suite import Suite
 
@@ -141,17 +138,14 @@ def run_capacity(
     plan: Plan,
     goals: Sequence[str],
     time_s: float | None,
-    out: Path,
-    watcher: ProgressListener,
-    command: Sequence[str],
-    meanwhile: Meanwhile | None = None,
+    reporting: Reporting,
 ) -> tuple[Result, int | None, bool]:
-    """Search for the capacity of each server, and save the result after each step; see `run_and_save`."""
+    """Search for the capacity of each server, and save the result after each step; see `run_session`."""
 
-    async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await CapacityRun(ready, list(goals), time_s, result, expectations, services, watcher, keep).run()
+    async def work(session: Session) -> None:
+        await CapacityRun(session, list(goals), time_s).run()
 
-    return run_and_save(plan, out, watcher, command, work, meanwhile)
+    return run_session(plan, reporting, work)
 
 
 def _short(seconds: float) -> str:
@@ -162,32 +156,32 @@ def _short(seconds: float) -> str:
 class CapacityRun:
     """A capacity search and its inputs."""
 
-    plan: Plan
+    session: Session
     goals: list[str]  # if empty, each task has default goals
     time_s: float | None  # time budget per server; if None, it depends on the goals
-    result: Result
-    expectations: Expectations
-    services: Services
-    watcher: ProgressListener
-    keep: Keep
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan of the session."""
+        return self.session.plan
 
     async def run(self) -> None:
         """Measure the ceilings; then offer rates to the servers in random order until no server needs another step."""
         order = random.Random(self.plan.seed)  # noqa: S311 (not for secrets)
         async with speed_probe() as probe:
             for case in self.plan.ceilings:
-                self.keep(await self._measure_ceiling(case, probe))
+                self.session.keep(await self._measure_ceiling(case, probe))
             remaining = list(self.plan.cases)
             total_s = sum(map(self._budget_s, remaining))
-            self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
+            self.session.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    load = next_load(search_steps(self.result, case), self._budget_s(case), self._task_s(case))
+                    load = next_load(search_steps(self.session.result, case), self._budget_s(case), self._task_s(case))
                     if load is None:
                         remaining.remove(case)
                         continue
-                    self.keep(await self._measure_step(case, load, step_number, probe))
-                    self.watcher.case_ends()
+                    self.session.keep(await self._measure_step(case, load, step_number, probe))
+                    self.session.watcher.case_ends()
                 if not remaining:
                     return
 
@@ -196,7 +190,7 @@ class CapacityRun:
         if self.goals:
             return self.goals
         pings = [PING_GOAL] if self.plan.suite.ping else []
-        expected = self.expectations[case.work]
+        expected = self.session.expectations[case.work]
         if self.plan.load.stream:
             gap_s = max(GAP_S, TIMES_GAP * expected.task_s / max(1, len(expected.events)))
             return [FIRST_EVENT_GOAL, f"gap p99 < {_short(gap_s)}s", *pings]
@@ -207,35 +201,39 @@ class CapacityRun:
         return self.time_s or BUDGET_S * min(MOST_TIMES, max(1.0, longest / LIMIT_S))
 
     def _task_s(self, case: Case) -> float:
-        return self.plan.expected_of(case, self.expectations).task_s
+        return self.session.expected_of(case).task_s
 
     async def _measure_step(self, case: Case, load: StepLoad, number: int, probe: SpeedProbe) -> RateStep:
         record, due_s = new_record(self.plan, case, load.time_s, number), list[float]()
         step = RateStep(record=record, goals=self._goals_of(case), arrivals_per_s=load.per_s, closed_users=load.users)
         in_text = f"{load.users} users" if load.users else f"{load.per_s:.3g}/s"
-        self.watcher.case_begins(f"step {number}  {record.server}  {in_text}", record.time_s)
+        self.session.watcher.case_begins(f"step {number}  {record.server}  {in_text}", record.time_s)
         if not load.users:
             arrivals = typical_arrivals(max(FEWEST, round(load.per_s * load.time_s)), [self.plan.seed, number])
             due_s = [round(float(at), 6) for at in arrivals / load.per_s]
         async with beside_the_machine(record, probe, None):
-            expected = self.plan.expected_of(case, self.expectations)
-            await Offer(self.plan, expected, self.services, step, due_s, self.watcher.answer_came).measure()
+            expected = self.session.expected_of(case)
+            await Offer(
+                self.plan, expected, self.session.services, step, due_s, self.session.watcher.answer_came
+            ).measure()
         if load.users:
             step.arrivals_per_s = max(NOTHING_PER_S, StepMetrics(step).answered_per_s)
         return step
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
         """Measure the ceiling by running the same tasks on every CPU without a server."""
-        expected = self.expectations[case.work]
+        expected = self.session.expectations[case.work]
         length = Length(None, case.users, expected)
         record = new_record(self.plan, case, length.end_s, 1)
         record.answer_bytes = expected.size_bytes
-        self.watcher.case_begins("the ceiling", length.end_s)
+        self.session.watcher.case_begins("the ceiling", length.end_s)
         async with beside_the_machine(record, probe, None):
             try:
                 python, folder = self.plan.pythons[case.python], self.plan.suite.folder
-                await compute_bare(case, python, expected, record, length, self.watcher.answer_came, folder=folder)
+                await compute_bare(
+                    case, python, expected, record, length, self.session.watcher.answer_came, folder=folder
+                )
             except CaseFailedError as failed:
                 record.failure = Failure(failed.code, str(failed))
-        self.watcher.case_ends()
+        self.session.watcher.case_ends()
         return record

@@ -3,23 +3,20 @@
 import contextlib
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from common.errors import one_line
 from under_siege.drill.faults import CONTROL, FAULTS, Fault
 from under_siege.drill.injection import Need
 from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
 from under_siege.drill.recovery_check import has_recovered
-from under_siege.host.services import Services
-from under_siege.measure.plan import Plan, ProgressListener, make_plan
-from under_siege.measure.session import Keep, Meanwhile, run_and_save
+from under_siege.measure.plan import Plan, make_plan
+from under_siege.measure.session import Reporting, Session, run_session
 from under_siege.paths import PACKAGE, environment_variable
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, Incident
 from under_siege.record.result import Result
-from under_siege.suite.expected_response import Expectations
 from under_siege.suite.selection import DRILL, refuse_unsupported
 from under_siege.suite.suite import Suite
 
@@ -49,21 +46,18 @@ def selected(options: Sequence[str]) -> list[Fault]:
 def run_drill(
     plan: Plan,
     options: Sequence[str],
-    out: Path,
-    watcher: ProgressListener,
-    command: Sequence[str],
-    meanwhile: Meanwhile | None = None,
+    reporting: Reporting,
 ) -> tuple[Result, int | None, bool]:
-    """Inject the selected faults into each server, and save the result after each incident; see `run_and_save`."""
+    """Inject the selected faults into each server, and save the result after each incident; see `run_session`."""
 
-    async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        drill = Drill(ready, expectations, services, watcher, keep)
-        for chain in chains(ready, selected(options)):
+    async def work(session: Session) -> None:
+        drill = Drill(session)
+        for chain in chains(session.plan, selected(options)):
             await drill.run_chain(chain)
 
     paths = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
     with environment_variable("PYTHONPATH", os.pathsep.join(paths)):  # for drill_task
-        return run_and_save(plan, out, watcher, command, work, meanwhile)
+        return run_session(plan, reporting, work)
 
 
 def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
@@ -96,11 +90,7 @@ def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Ca
 class Drill:
     """A drill that runs chains of incidents with the same inputs."""
 
-    plan: Plan
-    expectations: Expectations
-    services: Services
-    watcher: ProgressListener
-    keep: Callable[[Incident], None]
+    session: Session
     jobless: set[Case] = field(default_factory=set)  # cases whose server accepts no jobs
 
     async def run_chain(self, chain: Chain) -> None:
@@ -108,18 +98,18 @@ class Drill:
         async with contextlib.AsyncExitStack() as stack:
             context_of: ContextOf | None = None
             for case, incident in chain:
-                self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
+                self.session.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
                 incident.without = self._why_not_applicable(case, FAULTS[incident.fault])
                 if not incident.without:
                     context_of = await self._inject(case, incident, stack, context_of)
                 if incident.without == Need.JOBS:
                     self.jobless.add(case)
-                self.keep(incident)
-                self.watcher.case_ends()
+                self.session.keep(incident)
+                self.session.watcher.case_ends()
 
     def _why_not_applicable(self, case: Case, fault: Fault) -> str:
         lacking = {
-            Need.PROCESS: bool(self.plan.targets[case.server].url),
+            Need.PROCESS: bool(self.session.plan.targets[case.server].url),
             Need.TASKS: not case.task,
             Need.JOBS: case in self.jobless,
         }
@@ -133,8 +123,8 @@ class Drill:
         try:
             try:
                 if context_of is None:
-                    expected = self.plan.expected_of(case, self.expectations)
-                    inputs = (self.plan, case, expected, self.services, incident.round)
+                    expected = self.session.expected_of(case)
+                    inputs = (self.session.plan, case, expected, self.session.services, incident.round)
                     context_of = await stack.enter_async_context(warm_server(*inputs))
                 began, context = True, context_of(incident)
                 await fault.inject(context)

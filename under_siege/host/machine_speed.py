@@ -16,7 +16,7 @@ import psutil
 from under_siege.host.cpu_division import current_division
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.managed_process import ManagedProcess, Tail, reading_lines, until
-from under_siege.load.pings import in_background
+from under_siege.load.background import in_background
 from under_siege.paths import script, server_environment
 from under_siege.record.record import Machine, Record, append_row
 

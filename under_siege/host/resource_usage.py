@@ -12,7 +12,7 @@ import psutil
 
 from under_siege.host.managed_process import offspring
 from under_siege.host.process_tree import descendants
-from under_siege.load.pings import in_background
+from under_siege.load.background import in_background
 from under_siege.record.record import Record, append_row
 
 SAMPLING_INTERVAL_S = 0.25

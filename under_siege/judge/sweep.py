@@ -1,129 +1,21 @@
-"""Analyse axes: differences from the first value, and trends of throughput and ping latency along a numeric axis.
+"""Find trends of throughput and ping latency along a numeric axis."""
 
-The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapters 4-5) is
-
-    rate(N) = alone N / (1 + contention (N - 1) + coherency N (N - 1))
-
-where `alone`, `contention` and `coherency` are Gunther's lambda, sigma and kappa. The law is fitted to the logarithms
-of the rates, weighted by the inverse of their variances.
-
-A difference is reported only if it exceeds two kinds of noise. It must be significant relative to the noise between
-rounds, at the level for all differences together. It must also exceed every difference between identical cases with
-different names, such as Python 3.14.5 and Python 3.14.5.0.
-"""
-
-import math
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from packaging.version import InvalidVersion, Version
-
-from common.errors import BadInputError
 from under_siege.judge.estimates import (
-    ACCURACY,
-    CONFIDENCE,
     Estimate,
-    beyond_f,
-    chance_of,
     differ,
-    level,
-    ratio,
-    student_at,
 )
-from under_siege.judge.estimators import Floats
-from under_siege.judge.metrics import SPEED_CORRECTED
 from under_siege.judge.ranking import Comparison
-from under_siege.judge.summary import Summary
+from under_siege.judge.scaling_law import Scaling, scaling
 from under_siege.judge.verdict_rules import OK
 from under_siege.record.case import Case, Value, axis
 
-FEWEST_FOR_SCALING = 5  # minimum number of points: three to fit the parameters, and two more to test the fit
-DOUBTED = 1 - CONFIDENCE
 FEWEST = 3  # minimum number of points for finding a knee or an increase in ping latency
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
-
-
-class Part(NamedTuple):
-    """A parameter with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The Universal Scalability Law, fitted to a server's rates, and how far the rates deviate from the fit."""
-
-    alone: Part  # rate per second at N = 1
-    contention: Part  # sigma: waiting for a shared resource
-    coherency: Part  # kappa: coordination between all pairs
-    misfit: float  # largest relative deviation of a rate from the fit
-    chance: float  # p-value of the lack-of-fit test
-
-    @property
-    def fits(self) -> bool:
-        """Return whether the law fits: its misfit is at most `ACCURACY`, or not significant."""
-        return self.chance >= DOUBTED or self.misfit <= ACCURACY
-
-    @property
-    def peak(self) -> float | None:
-        """Return the number N at which the fitted law has its peak, or None if the peak is not significant."""
-        sigma, kappa = self.contention.value, self.coherency
-        return float(np.sqrt((1 - sigma) / kappa.value)) if kappa.low > 0 and sigma < 1 else None
-
-
-def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | None:
-    """Fit the law to the rates; return None if there are too few rates, their noise is unknown, or the fit fails."""
-    is_noise_known = all(rate.degrees and rate.variance > 0 for rate in rates)
-    if len(numbers) < FEWEST_FOR_SCALING or min(numbers) <= 0 or not is_noise_known:
-        return None
-    from scipy.optimize import curve_fit  # a slow import that few results need
-
-    at, logs = np.asarray(numbers, dtype=float), np.asarray([rate.log for rate in rates])
-    noise = np.sqrt([rate.variance for rate in rates])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # if the covariance is unknown, scipy warns and returns infinity
-        try:
-            fitted, covariance = curve_fit(
-                _log_rate, at, logs, p0=_first_guess(at, logs), sigma=noise, absolute_sigma=True, maxfev=10_000
-            )
-        except (RuntimeError, ValueError):
-            return None
-    if not np.isfinite(covariance).all():
-        return None
-    degrees = min(rate.degrees for rate in rates)
-    margins = student_at(degrees, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(covariance))
-    alone, contention, coherency = (
-        Part(value, value - margin, value + margin)
-        for value, margin in zip(fitted.tolist(), margins.tolist(), strict=True)
-    )
-    off = logs - _log_rate(at, *fitted)
-    free = len(numbers) - 3
-    chance = beyond_f(free, degrees, float(np.sum((off / noise) ** 2)) / free)
-    alone = Part(*(float(np.exp(log)) for log in alone))
-    return Scaling(alone, contention, coherency, float(np.expm1(np.abs(off).max())), chance)
-
-
-def _log_rate(at: Floats, log_alone: float, contention: float, coherency: float) -> Floats:
-    slowed = 1 + contention * (at - 1) + coherency * at * (at - 1)
-    log_rate: Floats = log_alone + np.log(at) - np.log(np.maximum(slowed, 1e-9))
-    return log_rate
-
-
-def _first_guess(at: Floats, logs: Floats) -> list[float]:
-    """Return initial parameters from a linear least-squares fit of N / rate, which is a parabola in N."""
-    columns = np.stack([np.ones_like(at), at - 1, at * (at - 1)], axis=1)
-    weights = np.exp(logs) / at
-    whole, *parts = np.linalg.lstsq(columns * weights[:, None], np.ones_like(at), rcond=None)[0].tolist()
-    if whole <= 0:
-        return [float(logs[0] - np.log(at[0])), 0.1, 0.0]
-    return [float(-np.log(whole)), parts[0] / whole, parts[1] / whole]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,113 +129,6 @@ def _pairs(rates: Sequence[Estimate]) -> int:
 def told(along: str, value: float) -> str:
     """Format a value on an axis, such as `4 workers`."""
     return axis(along).label(int(value) if value == int(value) else f"{value:g}")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One case: its metrics, and their differences from the case with the first value of the axis."""
-
-    summary: Summary
-    figures: dict[str, float]  # speed-adjusted values, by metric
-    differences: dict[str, float | None]  # relative differences, by metric; None if not significant
-
-
-@dataclass(frozen=True, slots=True)
-class Across:
-    """A table with a column for each value of an axis, and a row for each set of cases that differ only on the axis."""
-
-    axis: str
-    values: list[Value]
-    rows: dict[Case, dict[Value, Cell]]
-    noise: dict[str, float]  # largest difference between identical cases, by metric
-
-
-def across_of(comparison: Comparison, axis: str) -> Across:
-    """Arrange the cases of a result in a table by their values on an axis.
-
-    Raises:
-        BadInputError: fewer than two values of the axis were measured.
-    """
-    cases = [summary.case for summary in comparison.cases]
-    values = _in_order([value for case in cases if (value := case.get(axis)) is not None])
-    if len(values) < 2:
-        names = dict.fromkeys(name for case in cases for name, _ in case.values)
-        known = [name for name in names if len({case.get(name) for case in cases}) > 1]
-        expected = f"use one of {', '.join(known)}" if known else "none of its axes varies"
-        raise BadInputError(f"this result has fewer than two values of {axis!r}; {expected}")
-    noise = {name: largest for name in SPEED_CORRECTED if (largest := _noise(comparison, name, cases)) is not None}
-    differences = _differences(comparison, cases, axis, values[0], noise)
-    rows: dict[Case, dict[Value, Cell]] = {}
-    for index, case in enumerate(cases):
-        value = case.get(axis)
-        if value is None or any(_are_the_same(case, other) and value == other.get(axis) for other in cases[:index]):
-            continue
-        measured = {name: comparison.measured[name][index] for name in SPEED_CORRECTED}
-        figures = {name: estimate.mean for name, estimate in measured.items() if estimate is not None}
-        own = {name: differences.get((name, index)) for name in SPEED_CORRECTED}
-        rows.setdefault(case.without([axis]), {})[value] = Cell(comparison.cases[index], figures, own)
-    return Across(axis, values, rows, noise)
-
-
-def _differences(
-    comparison: Comparison, cases: Sequence[Case], axis: str, first: Value, noise: dict[str, float]
-) -> dict[tuple[str, int], float]:
-    """Return the significant differences that exceed both `ACCURACY` and the noise, by metric and case index."""
-    ratios: dict[tuple[str, int], Estimate] = {}
-    for name in SPEED_CORRECTED:
-        for index, case in enumerate(cases):
-            base = Case(case.server, tuple((key, first if key == axis else value) for key, value in case.values))
-            if base != case and base in cases and (change := _ratio(comparison, name, index, cases.index(base))):
-                ratios[name, index] = change
-    return {
-        (name, index): float(np.expm1(change.log))
-        for (name, index), change in ratios.items()
-        if chance_of(change) < level(len(ratios))
-        and abs(math.expm1(change.log)) > ACCURACY
-        and abs(change.log) > math.log1p(noise.get(name, 0.0))
-    }
-
-
-def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """Return the largest difference between identical `ok` cases or, if there are none, between any identical cases."""
-    pairs = [pair for pair in combinations(range(len(cases)), 2) if _are_the_same(*(cases[index] for index in pair))]
-    for only_ok in (True, False):
-        changes = [_ratio(comparison, name, *pair, only_ok=only_ok) for pair in pairs]
-        if logs := [abs(change.log) for change in changes if change is not None]:
-            return float(np.expm1(max(logs)))
-    return None
-
-
-def _ratio(comparison: Comparison, name: str, index: int, base: int, *, only_ok: bool = True) -> Estimate | None:
-    """Return a metric of one case divided by that of another.
-
-    Return None if either value is unknown or, with `only_ok`, if either case is not `ok`.
-    """
-    own, other = (comparison.measured[name][each] for each in (index, base))
-    is_ok = comparison.cases[index].verdict == comparison.cases[base].verdict == OK
-    return ratio(own, other) if own is not None and other is not None and (is_ok or not only_ok) else None
-
-
-def _are_the_same(one: Case, other: Case) -> bool:
-    """Return whether two cases have the same server and values, treating versions such as 3.14 and 3.14.0 as equal."""
-    if one.server != other.server or [name for name, _ in one.values] != [name for name, _ in other.values]:
-        return False
-    pairs = zip(one.values, other.values, strict=True)
-    return all(value == twin or _version(value) == _version(twin) is not None for (_, value), (_, twin) in pairs)
-
-
-def _in_order(values: Sequence[Value]) -> list[Value]:
-    """Return the distinct values, in ascending order if all are versions or numbers."""
-    once = list(dict.fromkeys(values))
-    known = {value: version for value in once if (version := _version(value)) is not None}
-    return sorted(once, key=lambda value: (known[value], len(str(value)))) if len(known) == len(once) else once
-
-
-def _version(value: Value) -> Version | None:
-    try:
-        return Version(str(value))
-    except InvalidVersion:
-        return None
 
 
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:

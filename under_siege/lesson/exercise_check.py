@@ -21,7 +21,9 @@ from under_siege.lesson.session import lesson_console
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
 from under_siege.lesson.view import COLUMNS, MARKS
 from under_siege.measure.plan import Plan, make_plan
-from under_siege.measure.session import run_plan
+from under_siege.measure.racing import Racing
+from under_siege.measure.rounds import run_plan
+from under_siege.measure.session import Reporting
 from under_siege.paths import PROGRAM
 from under_siege.record.case import Value
 from under_siege.record.result import Result
@@ -53,7 +55,7 @@ def check(file: Path, folder: Path) -> int:
     out = folder / f"check-{legible(file.stem)}.json"
     with LessonProgressBar(plan.turns()) as progress_bar:
         command, undecided = [PROGRAM, "lesson", "check", str(file)], partial(undecided_cases, name, exercise)
-        result, stopped_by, _ = run_plan(plan, out, progress_bar, command, undecided)
+        result, stopped_by, _ = run_plan(plan, Reporting(out, progress_bar, command), racing=Racing(undecided))
     if stopped_by:
         return 128 + stopped_by
     for record in result.records:

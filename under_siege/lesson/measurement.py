@@ -22,7 +22,9 @@ from under_siege.judge.suspicions import OTHER_WORK
 from under_siege.lesson.claims import IN_FLIGHT, ResultView, decide_question
 from under_siege.lesson.step import LESSON, Question, fits
 from under_siege.measure.plan import Plan, ProgressListener, make_plan
-from under_siege.measure.session import run_plan
+from under_siege.measure.racing import Racing
+from under_siege.measure.rounds import run_plan
+from under_siege.measure.session import Reporting
 from under_siege.paths import PROGRAM, ROOT
 from under_siege.record.case import Value
 from under_siege.record.result import Result, save
@@ -68,7 +70,7 @@ def measure(
     Raises:
         BadInputError: the measurement can't be run; nothing was started.
     """
-    run = question.run
+    run, reporting = question.run, Reporting(out, watcher, command)
     assert run is not None
     pythons = list(filter(is_python, run.pythons)) or [sys.executable]
     axes: dict[str, Sequence[Value]] = {"task": run.tasks, "workers": run.workers, "python": pythons}
@@ -80,11 +82,11 @@ def measure(
         suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
     if run.faults:
         plan, _ = drill_plan(suite, run.faults, {**axes, "task": ()}, rounds=run.rounds, seed=SEED)
-        return run_drill(plan, run.faults, out, watcher, command)[:2]
+        return run_drill(plan, run.faults, reporting)[:2]
     if run.goals:
         plan = capacity_plan(suite, run.goals, axes, seed=SEED)
         time_s = run.time_s * _slowdown(1.0, run.time_s, say)
-        return run_capacity(plan, run.goals, time_s, out, watcher, command)[:2]
+        return run_capacity(plan, run.goals, time_s, reporting)[:2]
     axes["users"] = run.users if run.time_s else (run.requests,)
     suite = replace(suite, ceiling=None)  # these servers are trusted, so a step needs no ceiling
     most_rounds = run.rounds + MORE_ROUNDS if run.time_s else 1
@@ -93,9 +95,9 @@ def measure(
         plan = replace(plan, cases=tuple(case for case in plan.cases if any(fits(each, case) for each in run.only)))
     if run.time_s:
         tracers = [partial(RequestTracer, requests=run.requests)] if run.requests else []
-        undecided, long_enough = partial(_undecided_cases, question), partial(_long_enough, say=say)
-        return run_plan(plan, out, watcher, command, undecided, tracers, adapted=long_enough)[:2]
-    result, stopped_by = trace_servers(plan, run.requests, watcher, command)
+        racing, long_enough = Racing(partial(_undecided_cases, question)), partial(_long_enough, say=say)
+        return run_plan(plan, reporting, racing=racing, make_tracers=tracers, adapted=long_enough)[:2]
+    result, stopped_by = trace_servers(plan, run.requests, reporting.watcher, reporting.command)
     save(result, out)
     return result, stopped_by
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,37 +13,24 @@ import psutil
 from common.errors import BadInputError, one_line
 from under_siege.host.limits import Limits, limited, watching_limits
 from under_siege.host.machine_speed import (
-    LoneTaskTimer,
-    beside_the_machine,
-    lone_task_timer,
     machine_between,
-    speed_probe,
     watching_machine,
 )
 from under_siege.host.managed_process import run_command
-from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import sampling, watching_ports
-from under_siege.host.services import Services
+from under_siege.load.answer_check import AnswerCheck, check_interval_s
+from under_siege.load.background import in_background
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.pings import (
-    QUIET_S,
-    AnswerCheck,
-    check_interval_s,
-    counting_replaced_workers,
-    in_background,
-    pending,
-    probing,
-    probing_alone,
-    watch_drain,
-    watch_new_processes,
-)
+from under_siege.load.pings import QUIET_S, probing, probing_alone
 from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.duration import Length, pinged_s
+from under_siege.measure.after_load import counting_replaced_workers, pending, watch_drain, watch_new_processes
+from under_siege.measure.duration import Length
 from under_siege.measure.load_run import LoadRun, compute_bare
-from under_siege.measure.plan import Plan, ProgressListener, new_record
+from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import suite_command
+from under_siege.measure.session import Session
 from under_siege.measure.warm_up import (
     REQUESTS_ON_A_CONNECTION,
     RequestReplays,
@@ -54,10 +41,9 @@ from under_siege.measure.warm_up import (
 from under_siege.record.case import Case
 from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
-from under_siege.suite.expected_response import Expectation, Expectations, Files
+from under_siege.suite.expected_response import Expectation, Files
 
 AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
-Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
 # How long a server may take to exit after a screening siege: some would first compute all requests in their queue.
 SCREENING_GRACE_S = 0.5
 FIRST_PART = 6  # divisor: the first 1/6 of a warm-up shows how much CPU time a cold server uses
@@ -67,17 +53,19 @@ FIRST_PART = 6  # divisor: the first 1/6 of a warm-up shows how much CPU time a 
 class CaseRun:
     """One measurement of a case: its inputs, and the record for its results."""
 
-    plan: Plan
+    session: Session
     case: Case
-    tool: Tool
-    replays: RequestReplays
     expected: Expectation
     length: Length
-    services: Services
     record: Record
-    watcher: ProgressListener
+    replays: RequestReplays
     after_siege: Sequence[AfterSiege] = ()  # functions to call before the server stops
     is_screening: bool = False  # whether the siege only has to show roughly how high the rate is
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan of the session."""
+        return self.session.plan
 
     async def measure(self) -> None:
         """Measure the case. Any problem with the server becomes a failure in the record."""
@@ -88,9 +76,10 @@ class CaseRun:
         record.is_screening = self.is_screening
         record.stream = self.expected.stream.kind if self.expected.stream else ""
         try:
-            await (
-                self._measure_bare() if self.plan.targets[self.case.server].has_no_server else self._measure_server()
-            )
+            if self.plan.targets[self.case.server].has_no_server:
+                await self._measure_bare()
+            else:
+                await self._measure_server()
         except CaseFailedError as failed:
             record.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a bug in the bench must not affect the other cases
@@ -108,17 +97,20 @@ class CaseRun:
         ]
 
     async def _measure_bare(self) -> None:
-        python, self.record.tool = self.plan.pythons[self.case.python], self.tool.driver.name
-        tell, folder = self.watcher.answer_came, self.plan.suite.folder
+        python, self.record.tool = self.plan.pythons[self.case.python], self.session.tool.driver.name
+        tell, folder = self.session.watcher.answer_came, self.plan.suite.folder
         with limited(Limits.of(self.case)) as group:
             await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder, group)
 
     async def _measure_server(self) -> None:
         machine_before = psutil.cpu_times()
-        async with client() as session, running(self.plan, self.case, self.record, self.services) as server:
-            await warm_up(server, session, self.expected, self.record)
+        async with (
+            client() as http,
+            running(self.plan, self.case, self.record, self.session.services) as server,
+        ):
+            await warm_up(server, http, self.expected, self.record)
             await self._send_warm_up_load(server)
-            jobs = self._jobs(server, session)
+            jobs = self._jobs(server, http)
             if jobs is not None:
                 await jobs()  # if this request fails, it should fail before the load
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
@@ -126,27 +118,27 @@ class CaseRun:
             replay = await self.replays.of(spec)
             if replay and spec.keep_alive:  # fail before the load
                 twice = replace(replay, in_a_row=2)
-                await server.while_alive(verify(session, server, self.expected, self.record.users, twice))
-            load_run = LoadRun(self.tool, spec, self.record)
+                await server.while_alive(verify(http, server, self.expected, self.record.users, twice))
+            load_run = LoadRun(self.session.tool, spec, self.record)
             async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
                     asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
-                    return server.explaining(verify(session, server, self.expected, self.record.users, asked))
+                    return server.explaining(verify(http, server, self.expected, self.record.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
-                    waiting = await self._measure_load(server, session, load_run, ask, jobs)
+                    waiting = await self._measure_load(server, http, load_run, ask, jobs)
                     if (server.pid is not None or jobs is not None) and not self.is_screening:
                         limit_s = self.plan.suite.drain_limit_s
                         await watch_drain(self.record, server.cpu_s, jobs, waiting, limit_s, new)
             for go_on in self.after_siege:
                 await go_on(self, server)
 
-    def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
+    def _jobs(self, server: Server, http: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
         """Return a function that requests the number of queued jobs; if the suite has no `backlog`, return `None`."""
         if (backlog := self.plan.suite.backlog) is None:
             return None
-        return partial(pending, session, server.url, backlog, self.expected.timeout_s(self.record.users))
+        return partial(pending, http, server.url, backlog, self.expected.timeout_s(self.record.users))
 
     async def _send_warm_up_load(self, server: Server) -> None:
         """Run the suite's warm-up load, so that servers complete their just-in-time compilation."""
@@ -168,7 +160,7 @@ class CaseRun:
         """Run a load without recording it, and return the number of responses; call `begins` after the setup."""
         unseen = msgspec.structs.replace(self.record, bursts=Bursts(), requests=Requests())
         length = Length(load.time_s, self.record.users, self.expected)
-        warming = LoadRun(self.tool, self._spec(server, load, length), unseen)
+        warming = LoadRun(self.session.tool, self._spec(server, load, length), unseen)
         async with warming.ready():
             unseen.load_began_s = time.monotonic()
             begins()
@@ -197,7 +189,7 @@ class CaseRun:
     async def _measure_load(
         self,
         server: Server,
-        session: aiohttp.ClientSession,
+        http: aiohttp.ClientSession,
         load_run: LoadRun,
         ask: Callable[[int], Awaitable[object]],
         jobs: Callable[[], Awaitable[float]] | None,
@@ -205,16 +197,16 @@ class CaseRun:
         """Measure the server under load; return how many jobs are queued at the end of the load, if known."""
         record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
         if self.is_screening:  # after the load, the ping would wait for the requests in the queue
-            _note_gil(record, await server.while_alive(last_pong(session, server, timeout_s)))
+            _note_gil(record, await server.while_alive(last_pong(http, server, timeout_s)))
         record.load_began_s = began_s = time.monotonic() + load_run.lead_s
         check = AnswerCheck(ask, record.requests, began_s, is_cut=self.is_screening)
         record.listens_elsewhere = server.listens_elsewhere
         async with contextlib.AsyncExitStack() as watching:
             watching.enter_context(watching_limits(server.group, record))
-            watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
-            for monitor in self._monitors(server, session, check, began_s):
+            watching.enter_context(self.session.services.watching(self.plan.targets[self.case.server].needs, record))
+            for monitor in self._monitors(server, http, check, began_s):
                 await watching.enter_async_context(monitor)
-            driven = load_run.drive(self.length, self.watcher.answer_came)
+            driven = load_run.drive(self.length, self.session.watcher.answer_came)
             await server.while_alive(driven)
         record.gil_enabled_by = server.gil_enabled_by()
         if self.is_screening:
@@ -224,18 +216,18 @@ class CaseRun:
         await server.while_alive(self._run_own_check(server))
         # This response arrives after the server has processed the requests still queued at the end of the load.
         await server.while_alive(check.check(REQUESTS_ON_A_CONNECTION))
-        pong = await server.while_alive(last_pong(session, server, timeout_s))
+        pong = await server.while_alive(last_pong(http, server, timeout_s))
         if record.requests.only(CHECK).outcome[-1] != CORRECT or (pong is None and server.ping is not None):
             await server.must_live()
         _note_gil(record, pong)
         return waiting
 
     def _monitors(
-        self, server: Server, session: aiohttp.ClientSession, check: AnswerCheck, began_s: float
+        self, server: Server, http: aiohttp.ClientSession, check: AnswerCheck, began_s: float
     ) -> list[contextlib.AbstractAsyncContextManager[None]]:
         """Return what runs beside the load: pings, response checks, and samples of resource usage."""
         record, cut = self.record, self.is_screening
-        pinged = session, server.url, server.ping, self.expected.timeout_s(record.users)
+        pinged = http, server.url, server.ping, self.expected.timeout_s(record.users)
         return [
             # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
             probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S, is_cut=cut),
@@ -257,7 +249,7 @@ class CaseRun:
         sizes = record.bursts.body_bytes or [sum(rows.size_bytes)]
         size = "" if None in sizes else sum(filter(None, sizes))  # some tools don't report sizes
         values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}
-        addresses = await self.services.addresses(self.plan.targets[self.case.server].needs)
+        addresses = await self.session.services.addresses(self.plan.targets[self.case.server].needs)
         start = suite_command(self.plan, self.case, self.plan.suite.expect.check, values, addresses)
         try:
             await run_command(start.words, start.folder, start.environment)
@@ -270,66 +262,3 @@ class CaseRun:
 def _note_gil(record: Record, pong: HttpResponse | None) -> None:
     """Record whether the server's response to a ping says that the GIL is enabled."""
     record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
-
-
-async def run(
-    plan: Plan,
-    tool: Tool,
-    expectations: Expectations,
-    services: Services,
-    watcher: ProgressListener,
-    save: Callable[[Record], None],
-    choose: Choose,
-    after_last_siege: Sequence[AfterSiege] = (),
-    *,
-    screens: bool = False,
-) -> None:
-    """Measure the chosen cases of every round, and save each record when it is complete.
-
-    Args:
-        choose: returns which cases of a round to measure, given how long each is expected to take.
-        after_last_siege: functions to call after each siege of the last planned round, while the server still runs.
-        screens: whether the first round is short, and only shows which cases need more rounds. If there is no time for
-            full sieges then, further rounds are short, too.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        probe = await stack.enter_async_context(speed_probe())
-        baselines = await _lone_task_timers(plan, expectations, stack)
-        replays, took_s, short_s, is_screening = RequestReplays(tool), dict[Case, float](), dict[Case, float](), screens
-        for case_round, cases in enumerate(plan.in_order(), 1):
-            was_screening, is_screening = is_screening, screens and case_round == 1
-            chosen = choose(cases, took_s)
-            if not chosen and was_screening:  # there is no time for a full siege, but perhaps for another short one
-                chosen, is_screening = choose(cases, short_s), True
-            after_siege = after_last_siege if case_round == plan.rounds else ()
-            for case in chosen:
-                began_s = time.monotonic()
-                expected = plan.expected_of(case, expectations)
-                least_s = pinged_s(plan.suite.ping)
-                length = Length(plan.load.time_s, case.users, expected, least_s, is_screening=is_screening)
-                if plan.load_of(case).arrivals_per_s is not None:
-                    length.last_until(length.end_s)  # no user's response shows when the load is settled
-                record = new_record(plan, case, length.end_s, case_round)
-                name = "ceiling" if plan.targets[case.server].has_no_server else record.server
-                watcher.case_begins(f"round {case_round}  {name}", length.end_s)
-                needs = (plan, case, tool, replays, expected, length, services, record, watcher, after_siege)
-                async with beside_the_machine(record, probe, baselines.get(case.work)):
-                    await CaseRun(*needs, is_screening=is_screening).measure()
-                save(record)
-                short_s[case] = time.monotonic() - began_s
-                took_s[case] = short_s[case] + length.more_in_full_s()
-                watcher.case_ends()
-            if not chosen:
-                return
-
-
-async def _lone_task_timers(
-    plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
-) -> dict[object, LoneTaskTimer]:
-    """For each task, start a process that times baseline runs of the task between sieges."""
-    workers = dict[object, LoneTaskTimer]()
-    for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
-        timeout_s = expectations[case.work].timeout_s(users=1)
-        worker = lone_task_timer(case.task, plan.python_of(case), timeout_s, plan.suite.folder)
-        workers[case.work] = await stack.enter_async_context(worker)
-    return workers

@@ -34,8 +34,8 @@ from under_siege.host.managed_process import (
 from under_siege.host.ports import claimed_port
 from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
+from under_siege.load.answer_check import check_interval_s
 from under_siege.load.client import Client, ClientOutput, must_be_set_up, setup_line
-from under_siege.load.pings import check_interval_s
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.duration import Length
 from under_siege.paths import script, server_environment

@@ -287,7 +287,7 @@ def _expectation(
     answers, times_s = answered
     took_s = min(times_s)
     if not plan.suite.has_task:
-        _warn_of_a_cache(plan, case, watcher, times_s)
+        _warn_of_a_cache(plan, case, watcher, wanted, times_s)
     events = answers[0].events if isinstance(answers[0], StreamResponse) else (answers[0].body,)
     if wanted.status < 400 and (error := next(filter(reports_error, events), None)) is not None:
         watcher.warn(f"{case.server} reports an error with status {wanted.status}: {quoted_error(error)}")
@@ -318,11 +318,12 @@ def _expectation(
     return expectation
 
 
-def _warn_of_a_cache(plan: Plan, case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:
+def _warn_of_a_cache(
+    plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, times_s: Sequence[float]
+) -> None:
     """Warn if the first of several equal requests took much longer than the others."""
     first_s, later_s = times_s[0], max(times_s[1:])
-    load = plan.load_of(case)
-    is_same = not load.mix and not names_in_request(load.path, load.request)
+    is_same = not names_in_request(wanted.path or plan.load_of(case).path, wanted.request)
     if is_same and first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
         watcher.warn(
             f"{case.server} took {formatting.seconds(first_s)} for the first response, and up to "

@@ -1,7 +1,9 @@
 """Choose which cases each round measures, within the time budget: first all, then those that the answer depends on."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from under_siege.judge.stopping_rule import Decision
 from under_siege.record.case import Case
@@ -12,6 +14,14 @@ Decide = Callable[[Result], Decision]
 # round may take longer.
 LIMITS_S = (150.0, 240.0)
 SEARCH_LIMITS_S = (170.0, 170.0)  # of a search for the best number of workers
+
+
+@dataclass(frozen=True, slots=True)
+class Racing:
+    """How to choose the cases of each round: by what is decided, within time limits (see `Race`)."""
+
+    decide: Decide
+    limits_s: tuple[float, float] = (math.inf, math.inf)
 
 
 class Race:

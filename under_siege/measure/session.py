@@ -1,15 +1,13 @@
-"""Run a plan: prepare the environments, measure, and save the result after every case."""
+"""Prepare a run and its load tool, and save the result after every case."""
 
 import asyncio
 import contextlib
-import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 import msgspec
 
@@ -30,147 +28,101 @@ from under_siege.load.request import CLIENT, OPEN
 from under_siege.load.siege import Siege
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
-from under_siege.measure.case_run import CaseRun, run
-from under_siege.measure.duration import say_how_long
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
-from under_siege.measure.racing import Decide, Race
-from under_siege.measure.server import Server
 from under_siege.measure.server_command import set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError
 from under_siege.record.record import Incident, PacedRun, Profile, RateStep, Record, Trace
 from under_siege.record.result import MeasuredSuite, Result, made_legible, save
-from under_siege.suite.expected_response import Expectations
+from under_siege.suite.expected_response import Expectation, Expectations
 from under_siege.suite.suite import Suite
 
 LONGEST_FOLDER = 70  # characters; Linux limits socket paths to 107, and file names take about 30
 LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
-Meanwhile = Callable[[], object]
 Kept = Record | Trace | Profile | Incident | RateStep | PacedRun
 Keep = Callable[[Kept], None]
 
 
-class Tracer(Protocol):
-    """Trace or profile each case once, usually on the server of its last siege."""
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Where a run reports its progress and its result."""
 
-    async def after_siege(self, case_run: CaseRun, server: Server) -> None:
-        """Trace the case whose siege has just ended, while its server is still running."""
-
-    async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
-        """Trace all other cases, each on a separate server."""
-
-
-MakeTracer = Callable[[Plan, Tool, Expectations, Keep], Tracer]
+    out: Path | None  # the file of the result, or None if it is not saved
+    watcher: ProgressListener
+    command: Sequence[str]  # the words with which the user called the program
+    meanwhile: Callable[[], object] | None = None  # runs in a thread beside the preparations
 
 
-def run_plan(
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run in progress: what it measures, what it needs, and where its results go."""
+
+    plan: Plan
+    expectations: Expectations
+    services: Services
+    watcher: ProgressListener
+    result: Result
+    keep: Keep  # adds to the result, and saves it
+    of_tool: Tool | None = None
+
+    @property
+    def tool(self) -> Tool:
+        """Return the load tool, which only a session that needs it has."""
+        assert self.of_tool is not None
+        return self.of_tool
+
+    def with_plan(self, plan: Plan) -> "Session":
+        """Return the session with another plan."""
+        return replace(self, plan=plan)
+
+    def expected_of(self, case: Case) -> Expectation:
+        """Return the expected response of a case."""
+        return self.plan.expected_of(case, self.expectations)
+
+
+def run_session(
     plan: Plan,
-    out: Path | None,
-    watcher: ProgressListener,
-    command: Sequence[str],
-    decide: Decide | None = None,
-    make_tracers: Sequence[MakeTracer] = (),
-    meanwhile: Meanwhile | None = None,
-    adapted: Callable[[Plan, Expectations], Plan] | None = None,
-    afterwards: Callable[[Plan, Tool, Result, Expectations, Services, Keep], Awaitable[None]] | None = None,
+    reporting: Reporting,
+    work: Callable[[Session], Awaitable[None]],
     *,
-    limits_s: tuple[float, float] = (math.inf, math.inf),
+    needs_tool: bool = False,
+    until_certain: bool = False,
 ) -> tuple[Result, int | None, bool]:
-    """Run the plan and write the file after every case. A plan without rounds is only traced.
+    """Prepare the plan, and do the work until it is done or a signal arrives; save its results if there is a file.
 
-    `decide` returns the cases that need another round, or is None if every round measures all cases; `limits_s` are the
-    time limits of `Race`. `adapted` changes the plan after the expected responses are known; `afterwards` measures more
-    after the last round.
+    Args:
+        needs_tool: whether the work needs the load tool of the plan.
+        until_certain: whether the work decides about its number of rounds.
 
-    Return the result, the signal that stopped the run, if any, and whether the file contains the whole result.
+    Returns:
+        The result, the signal that stopped the run, if any, and whether the file contains the whole result.
 
     Raises:
         BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
     """
     division = current_division(is_shared=plan.shares_cpus())
-    result = _empty_result(plan, division, command, until_certain=decide is not None)
-    file = ResultWriter(result, plan, out, watcher)
+    result = _empty_result(plan, division, reporting.command, until_certain=until_certain)
+    file, watcher = ResultWriter(result, plan, reporting.out, reporting.watcher), reporting.watcher
 
     async def go(home: Path) -> None:
-        others, tool = OtherWork(), await _load_tool(plan, home, result, watcher)
-        async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
-            ready = adapted(ready, expectations) if adapted else ready
-            result.users_choice = made_legible(ready.users_choice)
-            if ready.users_choice:
-                watcher.say(f"users: {ready.users_choice}")
-            await _look_around(ready, others, watcher)
-            tracers = [make(ready, tool, expectations, file.keep) for make in make_tracers]
-            if ready.rounds:
-                say_how_long(ready, expectations, watcher, most_s=limits_s[0])
-                race = Race(decide, ready.among, watcher.say, limits_s=limits_s) if decide else None
-                choose = partial(_chosen, ready, race, result)
-                after_siege = [tracer.after_siege for tracer in tracers]
-                await run(
-                    ready,
-                    tool,
-                    expectations,
-                    needed,
-                    watcher,
-                    file.keep,
-                    choose,
-                    after_siege,
-                    screens=race is not None and ready.can_be_screened(),
-                )
-            if afterwards:
-                await afterwards(ready, tool, result, expectations, needed, file.keep)
-            for tracer in tracers:
-                await tracer.trace_remaining(needed, watcher)
+        others = OtherWork()
+        tool = await _load_tool(plan, home, result, watcher) if needs_tool else None
+        async with _prepared(plan, result, reporting) as (ready, expectations, needed):
+            if tool is not None and (
+                findings := await asyncio.to_thread(examine, LOOK_AROUND_S, ready.load.tool, others)
+            ):
+                watcher.warn(in_one_line(findings))
+            await work(Session(ready, expectations, needed, watcher, result, file.keep, tool))
 
     with dividing_cpus(division), _limits_allowed(plan), _home() as home:
         return result, until_signal(go(home)), file.is_complete
 
 
-async def _look_around(plan: Plan, others: OtherWork, watcher: ProgressListener) -> None:
-    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
-        watcher.warn(in_one_line(findings))
-
-
-def run_and_save(
-    plan: Plan,
-    out: Path | None,
-    watcher: ProgressListener,
-    command: Sequence[str],
-    work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
-    meanwhile: Meanwhile | None = None,
-) -> tuple[Result, int | None, bool]:
-    """Run the work, which needs no load tool, until it is done or a signal arrives; save its results if `out` is given.
-
-    Returns:
-        The same as `run_plan`.
-    Raises:
-        BadInputError: the expected responses can't be determined.
-    """
-    division = current_division(is_shared=plan.shares_cpus())
-    result = _empty_result(plan, division, command)
-    file = ResultWriter(result, plan, out, watcher)
-
-    async def go() -> None:
-        async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
-            await work(ready, result, expectations, needed, file.keep)
-
-    with dividing_cpus(division), _limits_allowed(plan), _home():
-        return result, until_signal(go()), file.is_complete
-
-
 def _limits_allowed(plan: Plan) -> contextlib.AbstractContextManager[None]:
     """Check that the limits of all cases can be enforced; see `limits_allowed`."""
     return limits_allowed({Limits.of(case) for case in (*plan.cases, *plan.ceilings)})
-
-
-def _chosen(
-    plan: Plan, race: Race | None, result: Result, cases: list[Case], took_s: Mapping[Case, float]
-) -> list[Case]:
-    """Return the cases that a round measures; the first round measures all, except in a search."""
-    if race is None or not (result.records or plan.searched):
-        return cases
-    return race.choose(result, cases, took_s)
 
 
 def _driver(plan: Plan, specs: Sequence[LoadSpec]) -> tuple[Driver, str]:
@@ -305,12 +257,13 @@ def _note_rule(plan: Plan, expectations: Expectations, result: Result) -> None:
 
 @contextlib.asynccontextmanager
 async def _prepared(
-    plan: Plan, result: Result, watcher: ProgressListener, meanwhile: Meanwhile | None
+    plan: Plan, result: Result, reporting: Reporting
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """Prepare the plan; yield it with the expected responses and the services.
 
     Package versions are added to the result. If the load needs its own network, the body of the context runs in it.
     """
+    watcher, meanwhile = reporting.watcher, reporting.meanwhile
     with contextlib.ExitStack() as network:
         async with services() as needed:
             ready = await prepared(await with_environments(plan, watcher), watcher)

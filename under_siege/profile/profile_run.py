@@ -12,22 +12,20 @@ import psutil
 
 from common.errors import one_line
 from under_siege.host.machine_speed import machine_between
-from under_siege.host.programs import Tool
-from under_siege.host.services import Services
+from under_siege.load.background import cancel
 from under_siege.load.http_client import client
-from under_siege.load.pings import cancel
 from under_siege.measure.case_run import CaseRun
 from under_siege.measure.duration import Length
 from under_siege.measure.plan import Plan, ProgressListener, new_record
+from under_siege.measure.rounds import run_plan
 from under_siege.measure.server import Server, running
-from under_siege.measure.session import run_plan
+from under_siege.measure.session import Reporting, Session
 from under_siege.measure.warm_up import RequestReplays, warm_up
 from under_siege.profile.route_handler import endpoint_of
 from under_siege.profile.sampler import PASSES, pass_s, sample
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Profile, append_row
 from under_siege.record.result import Result
-from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import Kind
 
 TIME_S = 20.0
@@ -38,24 +36,15 @@ def profile_servers(
     plan: Plan, time_s: float, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
     """Profile every case without a siege; return the unsaved result, and the signal that stopped the run, if any."""
-    return run_plan(plan, None, watcher, command, make_tracers=[partial(Profiler, time_s=time_s)])[:2]
+    return run_plan(plan, Reporting(None, watcher, command), make_tracers=[partial(Profiler, time_s=time_s)])[:2]
 
 
 class Profiler:
     """A tracer that profiles each case once: with the server of a siege or, if there is none, with a new server."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        tool: Tool,
-        expectations: Expectations,
-        keep: Callable[[Profile], None],
-        time_s: float = TIME_S,
-    ) -> None:
-        self._plan = plan
-        self._tool = tool
-        self._expectations = expectations
-        self._keep = keep
+    def __init__(self, session: Session, time_s: float = TIME_S) -> None:
+        self._session = session
+        self._plan = session.plan
         self._time_s = time_s
         self._profiled: set[Case] = set()
 
@@ -64,13 +53,13 @@ class Profiler:
         if not case_run.record.is_ceiling and case_run.case not in self._profiled:
             await self._keep_profile(case_run.case, lambda profile: self._sample(profile, case_run, server))
 
-    async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
+    async def trace_remaining(self) -> None:
         """Profile the remaining cases, each with a new server."""
         for case in self._plan.cases:
             if case not in self._profiled:
-                watcher.case_begins(f"profile  {case.server}", self._time_s)
-                await self._keep_profile(case, lambda profile: self._start_and_sample(profile, services, watcher))
-                watcher.case_ends()
+                self._session.watcher.case_begins(f"profile  {case.server}", self._time_s)
+                await self._keep_profile(case, self._start_and_sample)
+                self._session.watcher.case_ends()
 
     async def _keep_profile(self, case: Case, work: Callable[[Profile], Awaitable[None]]) -> None:
         """Profile a case and keep the profile, which contains the reason if profiling failed."""
@@ -82,16 +71,16 @@ class Profiler:
         except Exception as error:  # a bug in the bench must not discard the other results
             profile.failure = f"internal error, please report it: {one_line(error)}"
         self._profiled.add(case)
-        self._keep(profile)
+        self._session.keep(profile)
 
-    async def _start_and_sample(self, profile: Profile, services: Services, watcher: ProgressListener) -> None:
+    async def _start_and_sample(self, profile: Profile) -> None:
         plan, case = self._plan, profile.case
-        record, expected = new_record(plan, case, self._time_s, 1), plan.expected_of(case, self._expectations)
+        record, expected = new_record(plan, case, self._time_s, 1), self._session.expected_of(case)
         length = Length(self._time_s, case.users, expected)
-        async with client() as session, running(plan, case, record, services) as server:
-            await warm_up(server, session, expected, record)
-            replays = RequestReplays(self._tool)
-            case_run = CaseRun(plan, case, self._tool, replays, expected, length, services, record, watcher)
+        async with client() as http, running(plan, case, record, self._session.services) as server:
+            await warm_up(server, http, expected, record)
+            replays = RequestReplays(self._session.tool)
+            case_run = CaseRun(self._session, case, expected, length, record, replays)
             await self._sample(profile, case_run, server)
 
     async def _sample(self, profile: Profile, case_run: CaseRun, server: Server) -> None:

@@ -25,7 +25,7 @@ from common.task import BUILTIN_TASKS, is_prime
 from under_siege.formatting import legible
 from under_siege.host.managed_process import processes, run_to_end
 from under_siege.host.process_tree import descendants
-from under_siege.load.pings import in_background
+from under_siege.load.background import in_background
 from under_siege.paths import ROOT
 from under_siege.record.files import read_limited
 from under_siege.record.record import CaseFailedError, Frames, Profile, Stacks, append_row

@@ -8,18 +8,15 @@ import numpy as np
 
 from under_siege.capacity.step import Offer, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
-from under_siege.host.programs import Tool
-from under_siege.host.services import Services
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.measure.plan import Plan, ProgressListener, new_record
-from under_siege.measure.session import Keep
+from under_siege.measure.plan import new_record
+from under_siege.measure.session import Kept, Session
 from under_siege.profile.profile_run import Profiler
 from under_siege.record.case import ARRIVALS, WORKERS, Case
 from under_siege.record.record import PacedRun, Profile
 from under_siege.record.result import Result
 from under_siege.run.conclusion import answers
-from under_siege.suite.expected_response import Expectations
 from under_siege.suite.what_if import PREFIX, PROCESSES, THREADS, is_what_if
 
 SHARE = 0.4  # share of the unchanged application's rate that is offered if the user knows no rate
@@ -27,47 +24,40 @@ REQUESTS = 60  # number of requests in each measurement, if they fit into its ti
 SHORTEST_S, LONGEST_S = 4.0, 12.0
 TIMES_TASK = 20  # a response that takes this many times as long as alone is not awaited
 PROFILE_S = 6.0
-Work = Callable[[Plan, Tool, Result, Expectations, Services, Keep], Awaitable[None]]
 
 
-def after_run(per_s: float | None, watcher: ProgressListener) -> Work:
+def after_run(per_s: float | None) -> Callable[[Session], Awaitable[None]]:
     """Return the work to do after a run; without a rate, use a share of what the application as it is can do."""
 
-    async def work(
-        plan: Plan, tool: Tool, result: Result, expectations: Expectations, services: Services, keep: Keep
-    ) -> None:
-        await _measure_at(per_s, _Measurement(plan, expectations, services, watcher, keep), result)
-        await _profile_as_is(plan, tool, result, expectations, services, keep, watcher)
+    async def work(session: Session) -> None:
+        await _measure_at(per_s, session)
+        await _profile_as_is(session)
 
     return work
 
 
-async def _profile_as_is(
-    plan: Plan,
-    tool: Tool,
-    result: Result,
-    expectations: Expectations,
-    services: Services,
-    keep: Keep,
-    watcher: ProgressListener,
-) -> None:
+async def _profile_as_is(session: Session) -> None:
     """Profile the application as it is if its route should move, but only the lines that compute can."""
+    plan = session.plan
     route = plan.suite.route
     as_is = [case for case in plan.cases if route is not None and case.server == route.server]
-    chosen = [answer.case.server for answer in answers(summarize(result)) if answer.case]
+    chosen = [answer.case.server for answer in answers(summarize(session.result)) if answer.case]
     diff_of = {PREFIX + PROCESSES: route.diff, PREFIX + THREADS: route.def_diff} if route else {}
     if not as_is or not any(server in chosen and not diff for server, diff in diff_of.items()):
         return
 
-    def keep_unless_failed(profile: Profile) -> None:
-        keep(profile) if not profile.failure else watcher.warn(f"the lines that compute are unknown: {profile.failure}")
+    def keep_unless_failed(kept: Kept) -> None:
+        if isinstance(kept, Profile) and kept.failure:
+            session.watcher.warn(f"the lines that compute are unknown: {kept.failure}")
+        else:
+            session.keep(kept)
 
     one = replace(plan, cases=(min(as_is, key=_workers),))
-    await Profiler(one, tool, expectations, keep_unless_failed, PROFILE_S).trace_remaining(services, watcher)
+    await Profiler(replace(session, plan=one, keep=keep_unless_failed), PROFILE_S).trace_remaining()
 
 
-async def _measure_at(per_s: float | None, measurement: "_Measurement", result: Result) -> None:
-    plan, summaries = measurement.plan, summarize(result).cases
+async def _measure_at(per_s: float | None, session: Session) -> None:
+    plan, summaries = session.plan, summarize(session.result).cases
     route = plan.suite.route
     if route is None:
         return
@@ -76,7 +66,7 @@ async def _measure_at(per_s: float | None, measurement: "_Measurement", result: 
     has_one_load = len({case.load for case in cases}) == 1 and not any(case.get(ARRIVALS) for case in cases)
     if not has_one_load or not any(is_what_if(case.server) for case in cases) or len(cases) < 2:
         if per_s is not None:
-            measurement.watcher.warn(f"nothing was measured at {per_s:g}/s, because too few strategies have a rate")
+            session.watcher.warn(f"nothing was measured at {per_s:g}/s, because too few strategies have a rate")
         return
     if per_s is None:
         as_is = min((case for case in cases if not is_what_if(case.server)), key=_workers, default=None)
@@ -84,34 +74,26 @@ async def _measure_at(per_s: float | None, measurement: "_Measurement", result: 
     if not per_s:
         return
     for case in cases:
-        await measurement.run(case, per_s)
+        await _measure_case_at(per_s, case, session)
 
 
 def _workers(case: Case) -> int:
     return int(case.get(WORKERS) or 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Measurement:
-    plan: Plan
-    expectations: Expectations
-    services: Services
-    watcher: ProgressListener
-    keep: Keep
-
-    async def run(self, case: Case, per_s: float) -> None:
-        """Send requests that arrive at this rate, and pings; keep the result."""
-        expected = self.plan.expected_of(case, self.expectations)
-        time_s = min(LONGEST_S, max(SHORTEST_S, REQUESTS / per_s))
-        due_s = typical_arrivals(max(1, round(per_s * time_s)), [self.plan.seed, 1]) / per_s
-        record = new_record(self.plan, case, time_s, 1)
-        goals = [f"p99 < {max(1.0, TIMES_TASK * expected.task_s):.3g}s"]
-        step = PacedRun(record=record, goals=goals, arrivals_per_s=per_s)
-        self.watcher.case_begins(f"{per_s:g}/s  {case.server}", time_s)
-        due = [round(float(at_s), 6) for at_s in due_s]
-        await Offer(self.plan, expected, self.services, step, due, self.watcher.answer_came).measure()
-        self.keep(step)
-        self.watcher.case_ends()
+async def _measure_case_at(per_s: float, case: Case, session: Session) -> None:
+    """Send requests that arrive at this rate, and pings; keep the result."""
+    expected = session.expected_of(case)
+    time_s = min(LONGEST_S, max(SHORTEST_S, REQUESTS / per_s))
+    due_s = typical_arrivals(max(1, round(per_s * time_s)), [session.plan.seed, 1]) / per_s
+    record = new_record(session.plan, case, time_s, 1)
+    goals = [f"p99 < {max(1.0, TIMES_TASK * expected.task_s):.3g}s"]
+    step = PacedRun(record=record, goals=goals, arrivals_per_s=per_s)
+    session.watcher.case_begins(f"{per_s:g}/s  {case.server}", time_s)
+    due = [round(float(at_s), 6) for at_s in due_s]
+    await Offer(session.plan, expected, session.services, step, due, session.watcher.answer_came).measure()
+    session.keep(step)
+    session.watcher.case_ends()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,20 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     return _said(short, cases, text, "Quick")
 
 
+def of_streams(cases: Sequence[Summary]) -> str:
+    """Return a headline that compares the gaps of the cases."""
+    known = [(case.gap_s.p99, case) for case in cases if case.gap_s and case.gap_s.p99 is not None]
+    if not known:
+        return "No server sent enough events to tell how long its gaps are"
+    (shortest_s, best), (longest_s, worst) = min(known, key=lambda pair: pair[0]), max(known, key=lambda pair: pair[0])
+    if longest_s < 1.5 * shortest_s:
+        return f"Gaps (p99) are similar: up to {formatting.seconds(longest_s)}"
+    return (
+        f"Gaps (p99) take {formatting.seconds(shortest_s)} with {best.server}, "
+        f"but {formatting.seconds(longest_s)} with {worst.server}"
+    )
+
+
 def of_tradeoff(cases: Sequence[Summary]) -> str:
     best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
     if best:

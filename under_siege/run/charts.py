@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 
 from under_siege import formatting
+from under_siege.judge.estimators import Waits, together
 from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.summary import Summary, half_width
+from under_siege.judge.summary import EventTimes, Summary, half_width
 from under_siege.judge.verdict_rules import OK
 from under_siege.show.case_names import short, with_file
 from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
 from under_siege.show.view import finite
 
+GAPS, FIRST = "gaps between events", "first event"
+_COLOURS = {GAPS: "var(--line-0)", FIRST: "var(--line-1)"}
 _ROOM = 1.08  # length of an axis as a multiple of the largest plausible value; longer bars are cut
-_LEAST_S = 0.0005  # shorter pings are drawn at this value, because the axis is logarithmic
+_LEAST_S = 0.0005  # shorter times are drawn at this value, because the axis is logarithmic
 _DROP = 0.7  # height of the longest ping, as a multiple of the height of the highest curve of responses
 _LETTERS = 28  # of a line beside a row
 _CLOSE = (0.07, 0.06)  # points within these shares of the width and height share a label
@@ -342,3 +345,52 @@ def _rate_and_longest(run: Round) -> str:
     rate = f", {formatting.rate(run.rate.per_s)}/s as measured" if run.rate.per_s else ""
     longest = f"longest ping {formatting.seconds(longest_s)}" if longest_s is not None else "no pings"
     return f"{formatting.counted(run.completed, 'response')}{rate}; {longest}"
+
+
+def stream_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], marks_each: int) -> Chart:
+    """Chart the distributions of first events and gaps of each case, which all have streams.
+
+    Args:
+        marks_each: marks per distribution; each represents an equal share of the events.
+    """
+    names = names_of(cases, [_gaps_in_words(case.gap_s) for case in cases], "gap_p99_s")
+    marks: Rows = []
+    medians: Rows = []
+    for name, runs in zip(names, rounds, strict=True):
+        streams = [run.streams for run in runs if run.streams]
+        for what, samples in (
+            (GAPS, [each.gaps for each in streams]),
+            (FIRST, [each.first_events for each in streams]),
+        ):
+            drawn = [
+                {"row": name, "kind": what, "wait_s": value} for value in _quantiles(together(samples), marks_each)
+            ]
+            marks += drawn
+            medians += drawn[len(drawn) // 2 : len(drawn) // 2 + 1] if len(drawn) > marks_each // 2 else []
+    longest_s = max([0.1, *(float(mark["wait_s"]) for mark in marks)])
+    powers = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
+    scale = {"type": "log", "domain": [_LEAST_S, longest_s * 2], "nice": False}
+    axis = {"orient": "top", "values": powers, "labelExpr": TIME}
+    x = quantity("wait_s", title="waiting time of users, logarithmic", scale=scale, axis=axis)
+    colour = kind("kind", scale={"domain": list(_COLOURS), "range": list(_COLOURS.values())}, legend={"orient": "top"})
+    place = {"x": x, "color": colour, "yOffset": kind("kind", scale={"domain": list(_COLOURS)})}
+    return in_rows(
+        names,
+        marks,
+        layer("tick", "wait", place, opacity=0.4, thickness=2, height={"band": 0.7}),
+        {"data": {"values": medians}, **layer("tick", "wait", dict(place), thickness=4, height={"band": 0.9})},
+    )
+
+
+def _quantiles(samples: Waits, count: int) -> list[float]:
+    """Return evenly spaced quantiles, as far as they were reached."""
+    shares = (np.arange(count) + 0.5) * 100 / count
+    return [max(_LEAST_S, value) for share in shares if (value := samples.percentile(float(share))) is not None]
+
+
+def _gaps_in_words(gap: EventTimes | None) -> str:
+    if gap is None:
+        return "no gaps"
+    longest = f"> {formatting.seconds(gap.max)}"
+    p50, p99 = (longest if each is None else formatting.seconds(each) for each in (gap.p50, gap.p99))
+    return f"gap p50 {p50}, p99 {p99}"

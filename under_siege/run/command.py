@@ -1,7 +1,6 @@
 """Provide the command `bench.py run`: put servers under siege, and compare them."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +27,9 @@ from under_siege.cli_options import (
 from under_siege.paths import PROGRAM
 
 if TYPE_CHECKING:
-    from under_siege.measure.plan import Plan, ProgressListener
-    from under_siege.measure.racing import Decide
+    from under_siege.measure.plan import Plan
+    from under_siege.measure.racing import Racing
+    from under_siege.measure.session import Session
     from under_siege.record.result import Result
     from under_siege.show.view import View
     from under_siege.suite.suite import Suite
@@ -96,7 +96,7 @@ def run(
     from under_siege.judge.requirement_check import with_required
     from under_siege.measure import user_ladder
     from under_siege.measure.plan import make_plan
-    from under_siege.measure.session import run_plan
+    from under_siege.measure.rounds import run_plan
     from under_siege.suite.selection import suite_of
 
     command = "run --trace" if traced else "run"
@@ -113,10 +113,15 @@ def run(
     after_run = _at_rate(plan, rate)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
     tracers = _tracers(traced=traced, profiled=profiled)
-    decide, limits_s = _decision(plan, rounds)
-    adapted = user_ladder.with_fitting_users if user_ladder.is_open(suite, plan, options.axes) else None
-    measure = partial(run_plan, plan, decide=decide, limits_s=limits_s, make_tracers=tracers, adapted=adapted)
-    measure_and_show(count, measure, options, _views, wide=wide, after_run=after_run)
+    measure = partial(
+        run_plan,
+        plan,
+        racing=_racing(plan) if rounds is None else None,
+        make_tracers=tracers,
+        adapted=user_ladder.with_fitting_users if user_ladder.is_open(suite, plan, options.axes) else None,
+        afterwards=after_run,
+    )
+    measure_and_show(count, measure, options, _views, wide=wide)
 
 
 def _refuse_rate_with(options: Sequence[str], suite: "Suite") -> None:
@@ -126,7 +131,7 @@ def _refuse_rate_with(options: Sequence[str], suite: "Suite") -> None:
         raise BadInputError(f"--rate with {options[0]}, {why}: remove one of them")
 
 
-def _at_rate(plan: "Plan", rate: str | None) -> Callable[["ProgressListener"], Any] | None:
+def _at_rate(plan: "Plan", rate: str | None) -> Callable[["Session"], Awaitable[None]] | None:
     """Return what measures the strategies for a route at a rate, or None if there are no strategies."""
     from under_siege.load.request import parse_rate_per_s
     from under_siege.record.case import ARRIVALS
@@ -150,19 +155,17 @@ def _at_rate(plan: "Plan", rate: str | None) -> Callable[["ProgressListener"], A
         )
     from under_siege.run.at_rate import after_run  # loads scipy
 
-    return partial(after_run, parse_rate_per_s(rate) if rate else None)
+    return after_run(parse_rate_per_s(rate) if rate else None)
 
 
-def _decision(plan: "Plan", rounds: int | None) -> tuple["Decide | None", tuple[float, float]]:
-    """Return what decides about further rounds, or None if their number is fixed, and the time limits of the run."""
+def _racing(plan: "Plan") -> "Racing":
+    """Return what decides about further rounds, and the time limits of the run."""
     from under_siege.judge import stopping_rule, worker_search
-    from under_siege.measure.racing import LIMITS_S, SEARCH_LIMITS_S
+    from under_siege.measure.racing import LIMITS_S, SEARCH_LIMITS_S, Racing
 
-    if rounds is not None:
-        return None, (math.inf, math.inf)
     if plan.searched:
-        return partial(worker_search.wanted, plan.cases, plan.searched), SEARCH_LIMITS_S
-    return stopping_rule.wanted, LIMITS_S
+        return Racing(partial(worker_search.wanted, plan.cases, plan.searched), SEARCH_LIMITS_S)
+    return Racing(stopping_rule.wanted, LIMITS_S)
 
 
 def _revisions(

@@ -16,7 +16,7 @@ from under_siege.judge.round_statistics import Round, alone_wall_s
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.run import chart_headlines, charts, stream_charts
+from under_siege.run import chart_headlines, charts
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.case_names import across, cases_of, full_name, in_words, label
 from under_siege.show.charts import Chart
@@ -218,7 +218,7 @@ def _streams(field: Field, conditions: str, dots: int) -> Figure:
         partial(_streams_chart, field, dots),
         "Gaps, 99th percentile: "
         + _each(field.cases, lambda case: formatting.seconds_or(case.gap_s.p99 if case.gap_s else None, "unknown")),
-        headline=stream_charts.headline(field.cases),
+        headline=chart_headlines.of_streams(field.cases),
         on_slide=partial(_streams_chart, field.fastest(), dots),
         conditions=conditions,
     )
@@ -307,7 +307,7 @@ def _throughput(field: Field) -> Chart:
 
 
 def _streams_chart(field: Field, marks: int) -> Chart:
-    return stream_charts.stream_chart(field.cases, field.rounds, marks)
+    return charts.stream_chart(field.cases, field.rounds, marks)
 
 
 def _pings(field: Field, marks: int) -> Chart:

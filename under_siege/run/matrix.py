@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from under_siege import formatting
+from under_siege.judge.axis_differences import Across, CaseOfAxis, across_of
 from under_siege.judge.metrics import METRICS, SPEED_CORRECTED
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
-from under_siege.judge.sweep import Across, across_of
-from under_siege.judge.sweep import Cell as CaseOfAxis
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
 from under_siege.record.case import Value, axis

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from under_siege import formatting
 from under_siege.formatting import listed
 from under_siege.judge.ranking import Comparison
-from under_siege.judge.sweep import Line, Part, Scaling, Sweep, sweeps, told
+from under_siege.judge.scaling_law import Part, Scaling
+from under_siege.judge.sweep import Line, Sweep, sweeps, told
 from under_siege.show.case_names import MOST_NAMES, cases_of, in_words, name_of
 
 

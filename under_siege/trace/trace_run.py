@@ -11,7 +11,6 @@ import psutil
 
 from common.errors import one_line
 from under_siege.host.machine_speed import machine_between
-from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, client
@@ -20,13 +19,12 @@ from under_siege.load.streams import StreamResponse
 from under_siege.measure.case_run import CaseRun
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
-from under_siege.measure.session import Keep, run_and_save, traced_case
+from under_siege.measure.session import Reporting, Session, run_session, traced_case
 from under_siege.measure.warm_up import verify, warm_up
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Failure, Trace
 from under_siege.record.requests import LONGEST_S
 from under_siege.record.result import Result
-from under_siege.suite.expected_response import Expectations
 from under_siege.suite.suite import SERVICES
 from under_siege.trace.timeline import is_crowded
 
@@ -42,21 +40,18 @@ def trace_servers(
 ) -> tuple[Result, int | None]:
     """Trace every strategy without a siege; return the unsaved result, and the signal that stopped the run, if any."""
 
-    async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await RequestTracer(ready, None, expectations, keep, requests).trace_remaining(services, watcher)
+    async def work(session: Session) -> None:
+        await RequestTracer(session, requests).trace_remaining()
 
-    return run_and_save(plan, None, watcher, command, work)[:2]
+    return run_session(plan, Reporting(None, watcher, command), work)[:2]
 
 
 class RequestTracer:
     """Trace each case only once for all numbers of users, either after one of its sieges or on a separate server."""
 
-    def __init__(
-        self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
-    ) -> None:
-        self._plan = plan
-        self._expectations = expectations
-        self._keep = keep
+    def __init__(self, session: Session, requests: int) -> None:
+        self._session = session
+        self._plan = session.plan
         self._requests = requests
         self._traced: set[Case] = set()
 
@@ -67,16 +62,16 @@ class RequestTracer:
             return
         trace = await self._trace(case, partial(self._send_all, server, record.workers, None))
         if trace.failure is None:
-            self._keep(trace)
+            self._session.keep(trace)
             self._traced.add(case)
 
-    async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
+    async def trace_remaining(self) -> None:
         """Trace the cases that have no trace yet, and keep each trace once it is complete."""
         for case in dict.fromkeys(map(traced_case, self._plan.cases)):
-            watcher.case_begins(f"trace  {case.server}", 0.0)
+            self._session.watcher.case_begins(f"trace  {case.server}", 0.0)
             if case not in self._traced:
-                self._keep(await self._trace(case, partial(self._start_and_send_all, services)))
-            watcher.case_ends()
+                self._session.keep(await self._trace(case, self._start_and_send_all))
+            self._session.watcher.case_ends()
 
     async def _trace(self, case: Case, send_all: Callable[[Trace], Awaitable[None]]) -> Trace:
         """Trace the case and record any failure; retry once if other programs left too few CPUs for parallel tasks."""
@@ -92,10 +87,11 @@ class RequestTracer:
                 break
         return trace
 
-    async def _start_and_send_all(self, services: Services, trace: Trace) -> None:
+    async def _start_and_send_all(self, trace: Trace) -> None:
+        services = self._session.services
         record = new_record(self._plan, trace.case, 0.0, 1)  # only needed to start the server
-        async with client() as session, running(self._plan, trace.case, record, services) as server:
-            await warm_up(server, session, self._plan.expected_of(trace.case, self._expectations), record)
+        async with client() as http, running(self._plan, trace.case, record, services) as server:
+            await warm_up(server, http, self._session.expected_of(trace.case), record)
             await self._send_all(server, record.workers, services, trace)
 
     async def _send_all(self, server: Server, workers: int | None, services: Services | None, trace: Trace) -> None:
@@ -106,7 +102,7 @@ class RequestTracer:
     async def _send_with_pings(
         self, session: aiohttp.ClientSession, server: Server, services: Services | None, trace: Trace
     ) -> None:
-        zero_s, expected = time.monotonic(), self._plan.expected_of(trace.case, self._expectations)
+        zero_s, expected = time.monotonic(), self._session.expected_of(trace.case)
         timeout_s, columns = expected.timeout_s(self._requests), trace.requests
 
         async def send() -> None:

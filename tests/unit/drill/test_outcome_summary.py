@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import invoke
+from plans import session_of
 from rows import fail
 from simulated_record import result_of
 
@@ -26,7 +27,6 @@ from under_siege.record.record import CaseFailedError, Failure, Incident
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, PING, Outcome, Requests
 from under_siege.record.result import Result, SkippedServer, load, save
 from under_siege.report import formatted
-from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.expected_response import Expectation
 from under_siege.suite.selection import suite_of
 
@@ -396,7 +396,7 @@ def test_a_server_that_does_not_recover_is_replaced_for_the_next_fault_and_repor
     plan, _ = drill_plan(suite_of(["2"]), [], {"python": [sys.executable]}, rounds=1, seed=1)
     (case,), kept = plan.cases, []
     names = [CONTROL, "leave", "slow", "overload", "worker", "stop"]
-    one = drill_run.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
+    one = drill_run.Drill(session_of(plan, kept.append, {case.work: Expectation(b"", 0.0, 0.0)}))
     asyncio.run(one.run_chain([(case, incident(fault)) for fault in names]))
     assert [found.fault for found in kept] == names
     assert [found.left_whole for found in kept] == [True, True, False, None, True, None]

@@ -9,8 +9,8 @@ from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
 from common.errors import BadInputError
+from under_siege.judge.axis_differences import Across, across_of
 from under_siege.judge.ranking import summarize
-from under_siege.judge.sweep import Across, across_of
 from under_siege.record.record import Machine, Record
 from under_siege.run.matrix import across_view
 from under_siege.show.formats.table import renderable

@@ -9,15 +9,15 @@ import pytest
 from simulated_record import record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.load import pings
-from under_siege.load.pings import watch_drain, watch_new_processes
+from under_siege.measure import after_load
+from under_siege.measure.after_load import watch_drain, watch_new_processes
 from under_siege.record.record import Drain, Record
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOK_S", "SHORT_LOOK_S"):
-        monkeypatch.setattr(pings, name, 0.0)
+        monkeypatch.setattr(after_load, name, 0.0)
 
 
 def with_drain(**values) -> Record:

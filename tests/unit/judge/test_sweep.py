@@ -11,7 +11,8 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.estimates import Estimate, estimates
 from under_siege.judge.ranking import summarize
-from under_siege.judge.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
+from under_siege.judge.scaling_law import Scaling, scaling
+from under_siege.judge.sweep import axes_of_numbers, knee, number, sweeps
 from under_siege.record.result import Result
 from under_siege.report import formatted
 from under_siege.run.figures import figures

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from command import CommandResult
-from plans import plan_of
+from plans import plan_of, session_of
 from rich.console import Console
 from simulated_record import record_of, result_of
 from simulated_trace import beside_other_work, by_two, of_all_kinds, one_by_one, pings_of, trace_of
@@ -16,7 +16,6 @@ from under_siege.record.record import Trace, TracedRequests
 from under_siege.record.result import Result, load, save
 from under_siege.show.chart_file import write_chart
 from under_siege.show.formats.table import renderable, rendered
-from under_siege.show.progress_bar import ProgressBar
 from under_siege.trace.command import show_steps
 from under_siege.trace.timeline import other_work
 from under_siege.trace.trace_run import RequestTracer, assumed_span, reported_spans
@@ -129,13 +128,13 @@ def test_a_trace_disturbed_by_other_programs_is_repeated_once(
 ) -> None:
     kept: list[Trace] = []
     each = iter(shares)
-    tracer = RequestTracer(plan_of("4"), None, {}, kept.append, 8)
+    tracer = RequestTracer(session_of(plan_of("4"), kept.append), 8)
 
-    async def send_all(_: object, trace: Trace) -> None:
+    async def send_all(trace: Trace) -> None:
         trace.requests = by_two(0.0).requests
         beside_other_work(trace, next(each))
 
     monkeypatch.setattr(tracer, "_start_and_send_all", send_all)
-    asyncio.run(tracer.trace_remaining(None, ProgressBar(1, quiet=True)))
+    asyncio.run(tracer.trace_remaining())
     assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
     assert len(list(each)) == len(shares) - traces
