@@ -65,6 +65,30 @@ def test_what_an_application_prints_does_not_hide_that_a_package_is_missing(tmp_
         look_at(tmp_path, "shop:app", "print('starting')\nimport gone")
 
 
+def test_the_application_is_found_in_a_module_that_is_named_alone(tmp_path: Path) -> None:
+    assert look_at(tmp_path, "flask_shop:", FLASK).name == "flask_shop:create_app"
+    assert look_at(tmp_path, "shop:", FASTAPI).name == "shop:app"
+    with pytest.raises(BadInputError, match="no application was found in this module: name it, such as empty:app"):
+        look_at(tmp_path, "empty:", "answer = 42")
+
+
+def test_a_module_beside_src_imports_from_there(tmp_path: Path) -> None:
+    write(tmp_path, {"src/shop/__init__.py": "", "src/shop/main.py": WSGI})
+    found = look_at(tmp_path, "serve:app", "from shop.main import app")
+    assert (found.kind, found.import_from) == ("wsgi", "src")
+
+
+def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> None:
+    needs = "import asyncio\ntask = asyncio.get_running_loop().create_task(asyncio.sleep(9))\n"
+    assert look_at(tmp_path, "looping:app", needs + FASTAPI).needs_loop
+    assert not look_at(tmp_path, "plain:app", FASTAPI).needs_loop
+
+
+def test_a_factory_with_parameters_is_no_wsgi_application(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"create_app needs config and debug: write a module with app = create_app"):
+        look_at(tmp_path, "shop:create_app", "def create_app(config, debug): ...")
+
+
 def test_sources_in_src_precede_an_installed_copy_unless_only_the_copy_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ INVALID = [
     (["compare", "a.json", "b.json", "--tolerance", "5"], "'5' is not a percentage below 100 %: use for example 5%"),
     (["run", "99"], "unknown server '99'"),
     (["run", "nonsense"], "unknown server 'nonsense'"),
+    (["run", "shop:create_app('prod')"], "write a module with app = create_app('prod'), such as serve.py"),
     (["run", "missing.py"], "missing.py"),
     (["run", "."], "suite.toml"),
     (["run", "empty.py"], "server contract"),

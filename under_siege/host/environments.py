@@ -279,18 +279,16 @@ def _package(requirement: str) -> str:
 
 
 async def _run_uv(*arguments: str, directory: Path | None = None, environment: dict[str, str] | None = None) -> None:
-    await run_command(_uv(*arguments), directory, environment, reason=_reason_of_uv)
+    command = [find_uv_bin(), "--quiet", "--color=never", *arguments]
+    await run_command(command, directory, environment, reason=_reason_of_uv)
 
 
 def _uv_output(*arguments: str) -> str:
-    ran = subprocess.run(_uv(*arguments), capture_output=True, text=True, check=False, timeout=COMMAND_LIMIT_S)
+    command = [find_uv_bin(), "--color=never", *arguments]  # with --quiet, some versions of uv print nothing
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_LIMIT_S)
     if ran.returncode:
         raise BadInputError(_reason_of_uv(ran.stderr))
     return ran.stdout
-
-
-def _uv(*arguments: str) -> list[str]:
-    return [find_uv_bin(), "--quiet", "--color=never", *arguments]
 
 
 def _reason_of_uv(output: str) -> str:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -153,22 +155,28 @@ def user_environment(folder: Path, pythons: Sequence[str] = ()) -> UserEnvironme
         BadInputError: the project needs another Python, and none is installed; or only another tool can install its
             packages.
     """
+    places = [folder, *_parents(folder)]
     if pythons:
-        return UserEnvironment(interpreter(pythons[0], OLDEST_USER_PYTHON).path, "--python")
+        given = interpreter(pythons[0], OLDEST_USER_PYTHON)
+        file = (
+            ""
+            if given.packages
+            else next((file for file in _files(places, folder) if not why_refused(folder / file)), "")
+        )
+        if not file or _has_packages(given.path, folder / file):
+            return UserEnvironment(given.path, "--python")
+        return UserEnvironment(given.path, f"{file} for --python", (f"-r {file}",))
     for name, prefix in _active():
         if _python_in(prefix) and prefix.resolve() != Path(sys.prefix).resolve():
             return UserEnvironment(str(_python_in(prefix)), f"${name}")
-    places = [folder, *_parents(folder)]
     for place in places:
         for venv in _VENVS:
             if python := _python_in(place / venv):
                 return UserEnvironment(str(python), os.path.relpath(place / venv, folder))
-    for place in places:
-        for name in _listing(place):
-            file = os.path.relpath(place / name, folder)
-            if why := why_refused(place / name):
-                raise BadInputError(f"{why}; or pass --python PATH")
-            return UserEnvironment(_base_python(place), file, (f"-r {file}",))
+    for file in _files(places, folder):
+        if why := why_refused(folder / file):
+            raise BadInputError(f"{why}; or pass --python PATH")
+        return UserEnvironment(_base_python((folder / file).parent), file, (f"-r {file}",))
     return UserEnvironment(sys.executable, "the Python of Under Siege")
 
 
@@ -196,6 +204,23 @@ def _parents(folder: Path) -> Iterator[Path]:
         yield from above[: above.index(roots[0]) + 1]
 
 
+def _files(places: Sequence[Path], folder: Path) -> Iterator[str]:
+    """Yield the paths, relative to the folder, of the files that list the dependencies, the nearest first."""
+    for place in places:
+        yield from (os.path.relpath(place / name, folder) for name in _listing(place))
+
+
+def _has_packages(python: str, file: Path) -> bool:
+    """Return whether a Python already has the packages of this file, as in an image that installs them globally."""
+    listed = file.with_name("pyproject.toml") if file.suffix == ".lock" else file
+    command = [find_uv_bin(), "pip", "install", "--dry-run", "--offline", "--python", python, "-r", str(listed)]
+    try:
+        ran = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False, timeout=_UV_LIMIT_S)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return ran.returncode == 0 and "Would make no changes" in ran.stderr
+
+
 def _listing(place: Path) -> Iterator[str]:
     """Yield the names of the files in a directory that list the dependencies of an application."""
     project = toml_of(place / "pyproject.toml")
@@ -208,24 +233,57 @@ def _listing(place: Path) -> Iterator[str]:
 
 
 def _base_python(place: Path) -> str:
-    """Return the Python of the bench, or another one if the project needs it."""
+    """Return the Python of the bench, or the one that the project needs: .python-version, or any that it allows.
+
+    Raises:
+        BadInputError: the project needs another Python, and none is installed.
+    """
     try:
-        pinned = (place / ".python-version").read_text(encoding="utf-8").split()[:1]
+        pinned = "".join((place / ".python-version").read_text(encoding="utf-8").split()[:1])
     except (OSError, ValueError):
-        pinned = []
-    wanted = str(at(toml_of(place / "pyproject.toml"), "project", "requires-python") or "") or "".join(pinned)
-    try:
-        version = ".".join(map(str, sys.version_info[:3]))
-        if not wanted or SpecifierSet(f"=={wanted}.*" if wanted[0].isdigit() else wanted).contains(version):
-            return sys.executable
-    except InvalidSpecifier:
+        pinned = ""
+    minor = ".".join(pinned.split(".")[:2])  # another patch version is as good
+    allowed = at(toml_of(place / "pyproject.toml"), "project", "requires-python") or ""
+    wanted = [each for each in dict.fromkeys((pinned, minor, str(allowed))) if _is_version(each)]
+    for version in wanted:
+        if found := _python_of(version):
+            return found
+    if not wanted:
         return sys.executable
-    command = [find_uv_bin(), "--quiet", "python", "find", "--system", wanted]
+    raise BadInputError(
+        f"{place} needs Python {wanted[-1]}, and none is installed: install it, for example with "
+        f"uv python install {shlex.quote(wanted[-1])}, or pass --python PATH"
+    )
+
+
+def _is_version(wanted: str) -> bool:
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_UV_LIMIT_S)
+        return bool(SpecifierSet(_as_specifier(wanted)))
+    except InvalidSpecifier:
+        return False
+
+
+def _as_specifier(wanted: str) -> str:
+    return f"=={wanted}.*" if wanted[:1].isdigit() else wanted
+
+
+def _python_of(wanted: str) -> str:
+    """Return an installed Python of this version, that of the bench if it fits; an empty string if there is none."""
+    if SpecifierSet(_as_specifier(wanted)).contains(".".join(map(str, sys.version_info[:3]))):
+        return sys.executable
+    # pyenv's shims fail for all versions except those that are selected; uv would give up at the first.
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    places = [Path(place) for place in os.environ.get("PATH", "").split(os.pathsep) if place]
+    newest = sorted(pyenv.glob("versions/*/bin"), key=lambda place: _numbers(place.parent.name), reverse=True)
+    path = os.pathsep.join(str(place) for place in (*places, *newest) if place != pyenv / "shims")
+    command = [find_uv_bin(), "python", "find", "--no-python-downloads", "--system", wanted]
+    environment = {**os.environ, "PATH": path}
+    try:
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=_UV_LIMIT_S)
     except (OSError, subprocess.SubprocessError):
-        raise BadInputError(
-            f"{place} needs Python {wanted}, and none is installed: install it, for example with "
-            f"uv python install, or pass --python PATH"
-        ) from None
+        return ""
     return ran.stdout.strip()
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

@@ -25,7 +25,7 @@ from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new
 from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
 from under_siege.paths import ROOT
-from under_siege.record.case import REVISION, Case
+from under_siege.record.case import REVISION, WORKERS, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import SkippedServer
 from under_siege.suite.expected_response import (
@@ -220,8 +220,10 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     wanted = plan.load.mix or (MixedRequest("", plan.load.request, 1, expect.status, expect.rule, expect.reference),)
     expectations = [_without_answer(one) for one in wanted]
     first_cases: dict[object, Case] = {}
+    depends_on_workers = plan.suite.application is not None and plan.suite.application.needs_loop
     for case in cases:
-        first_cases.setdefault((case.server, case.get(REVISION)), case)
+        workers = case.get(WORKERS) if depends_on_workers else None
+        first_cases.setdefault((case.server, case.get(REVISION), workers), case)
     failures: list[tuple[str, CaseFailedError]] = []
     for case in first_cases.values():
         watcher.case_begins(f"expected response  {case.server}", 0.0)
@@ -265,7 +267,8 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
         _stop_if_the_base_fails(plan, case, failed)
         return
     is_hopeless = failed.code in HOPELESS or case in plan.references
-    if is_hopeless or len(failures) >= min(2, servers):
+    enough = servers if plan.suite.application.needs_loop else min(2, servers)
+    if is_hopeless or len(failures) >= enough:
         raise BadInputError(f"{plan.suite.application.name} on {server}: {failed}")
 
 

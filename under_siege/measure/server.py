@@ -21,6 +21,7 @@ import psutil
 from common.options import default_port
 from under_siege.formatting import legible
 from under_siege.host.docker_run import Container, contained, group_of
+from under_siege.host.known_causes import known_cause
 from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
@@ -177,8 +178,10 @@ class Server:
             may_say = failed.code in ("error_answer", "not_ready", "refused_request")
             if not may_say or not await until(lambda: bool(last_error(self._all_stderr())), STDERR_LIMIT_S):
                 raise
+            said, cause = self._all_stderr(), known_cause(self._all_stderr())
+            more = f"; {cause}" if cause else ""
             raise CaseFailedError(
-                failed.code, f"{failed}; the last error on stderr: {last_error(self._all_stderr())}"
+                failed.code, f"{failed}; the last error on stderr: {last_error(said)}{more}"
             ) from None
 
     def gil_enabled_by(self) -> str:
@@ -217,6 +220,8 @@ class Server:
         said = f"; {quoted}"
         if error and error not in said:  # a parent process, such as gunicorn's, prints more after the traceback
             said += f"; its last error: {error}"
+        if cause := known_cause(self._all_stderr()):
+            said += f"; {cause}"
         if status == 0 and not error and self.age_s() < self._limit_s:
             said += "; if it runs in the background, configure it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
@@ -319,7 +324,7 @@ class Server:
             return CaseFailedError("refused_request", f"{seen}{self._remedy(refusal)}")
         where = where_it_listens(self.pid, self._port) if self.pid is not None else ""
         option = "--ready-within 60s" if self._application else "ready_within under [ping]"
-        more = "" if where else f"; if it needs longer, use {option}"
+        more = "" if where or known_cause(self._all_stderr()) else f"; if it needs longer, use {option}"
         why = seen or f"nothing listens at {self.url}{where}"
         return CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {why}{more}")
 

@@ -46,6 +46,7 @@ MOST_ROUTES = 300
 WRAPPED = ("app", "application", "wsgi_app", "_app", "inner")  # where middleware keeps the application
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
+IMPORTED_IN_LOOP: list[str] = []  # modules whose import needs a running event loop
 Route = tuple[str, str, Any]  # method, path, and the function or class that answers
 
 
@@ -80,8 +81,8 @@ def kind_of(thing: Any) -> str:
         return ""
     if len(names) == 3 and (inspect.iscoroutinefunction(call) or names[0] == "scope"):
         return "asgi"
-    if len(names) == 2 and not inspect.isclass(thing):
-        return "wsgi"
+    if len(names) == 2 and not inspect.isclass(thing) and (not inspect.isroutine(thing) or "start" in names[1]):
+        return "wsgi"  # a function of two other parameters, such as create_app(config, debug), is none
     return "factory" if not names and (inspect.isroutine(thing) or inspect.isclass(thing)) else ""
 
 
@@ -98,8 +99,10 @@ def imported(module: str) -> tuple[Any, str]:
     sys.path.insert(1, source)  # servers import from this folder first
     importlib.invalidate_caches()
     if installed and not is_below(place_of(top), source):
-        sys.path[:] = paths
-        return loaded(module, "here"), ""
+        if not is_below(installed, str(Path.cwd())) or not has_modules(source):
+            sys.path[:] = paths
+            return loaded(module, "here"), ""
+        return loaded(module, "here"), "src"  # a module beside src, which imports from there
     try:
         return loaded(module, "here or in src"), "src"
     except NoApplicationError as error:
@@ -122,14 +125,30 @@ def place_of(package: str) -> str:
     return places[0]
 
 
+def has_modules(folder: str) -> bool:
+    """Return whether a folder contains a module or a package."""
+    return any(Path(folder).glob("*.py")) or any(Path(folder).glob("*/*.py"))
+
+
 def is_below(place: str, folder: str) -> bool:
     return place != "" and os.path.realpath(place).startswith(folder + os.sep)
 
 
 def loaded(module: str, tried: str) -> Any:
-    """Import the module; `tried` says where it was looked for."""
-    try:
+    """Import the module; `tried` says where it was looked for. If it needs a running event loop, import it in one."""
+
+    async def in_loop() -> Any:
         return importlib.import_module(module)
+
+    try:
+        try:
+            return importlib.import_module(module)
+        except RuntimeError as error:
+            if "no running event loop" not in str(error):
+                raise
+        imported_module = asyncio.run(in_loop())
+        IMPORTED_IN_LOOP.append(module)
+        return imported_module
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
             path = module.replace(".", "/")
@@ -162,15 +181,21 @@ def is_there(module: str) -> bool:
         return True
 
 
+def applications_in(module: Any) -> list[str]:
+    """Return the names of the applications that a module has, and of functions that probably make one."""
+    kinds = {key: kind_of(value) for key, value in vars(module).items() if not key.startswith("_")}
+    found = [key for key, kind in kinds.items() if kind not in ("", "factory")]
+    found = [key for key in found if known_class(getattr(module, key)) or key in LIKELY]
+    found += [key for key, kind in kinds.items() if kind == "factory" and key in LIKELY]
+    return sorted(found, key=lambda name: LIKELY.index(name) if name in LIKELY else len(LIKELY))
+
+
 def attribute(module: Any, name: str) -> Any:
     """Return the object; raise NoApplicationError with the applications that the module does have."""
     thing = module
     for part in name.split("."):
         if not hasattr(thing, part):
-            kinds = {key: kind_of(value) for key, value in vars(module).items() if not key.startswith("_")}
-            found = [key for key, kind in kinds.items() if kind not in ("", "factory") and key in vars(module)]
-            found = [key for key in found if known_class(getattr(module, key)) or key in LIKELY]
-            found += [key for key, kind in kinds.items() if kind == "factory" and key in LIKELY]
+            found = applications_in(module)
             use = f"use {module.__name__}:{found[0]}" if found else "expected an application in this module"
             raise NoApplicationError(f"{module.__name__} has no {name}: {use}")
         thing = getattr(thing, part)
@@ -439,6 +464,10 @@ def described(name: str) -> dict[str, Any]:
     began_s = time.monotonic()
     its_module, added = imported(module)
     wanted = attributes[:-2] if attributes.endswith("()") else attributes
+    if not wanted:
+        wanted = next(iter(applications_in(its_module)), "")
+        if not wanted:
+            raise NoApplicationError(f"no application was found in this module: name it, such as {module}:app")
     found = attribute(its_module, wanted)
     app, is_factory, is_async = application(found, wanted, attributes.endswith("()"))
     import_s = time.monotonic() - began_s
@@ -463,6 +492,7 @@ def described(name: str) -> dict[str, Any]:
         "host": host,
         "twin": "" if is_factory else twin_of(module, wanted, framework),
         "import_from": added,
+        "needs_loop": bool(IMPORTED_IN_LOOP),
         "file": getattr(its_module, "__file__", None) or "",
         "import_s": round(import_s, 3),
         "python": list(sys.version_info[:3]),

@@ -11,12 +11,13 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.known_causes import known_cause
 from under_siege.host.managed_process import final_line, run_to_end
 from under_siege.paths import PACKAGE
 from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
 
-_NAME = r"[A-Za-z_][\w.-]*:[A-Za-z_][\w.]*(\(\))?"
+_NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
 _PROGRAM = PACKAGE / "subprocess_scripts" / "inspect_application.py"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
 IMPORT_LIMIT_S = 120.0
@@ -51,6 +52,7 @@ class Application(msgspec.Struct, frozen=True):
     python: tuple[int, int, int]
     servers: dict[str, str]  # modules of installed servers, with their versions
     file: str = ""  # of its module
+    needs_loop: bool = False  # whether its import needs a running event loop
     functions: list[RouteFunction | None] = []  # of the routes
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
@@ -110,7 +112,7 @@ def named(routes: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def is_application(name: str) -> bool:
-    """Return whether a name has the form `module:application`."""
+    """Return whether a name has the form `module:application`, or `module:`, in which an application is searched."""
     return re.fullmatch(_NAME, name, re.ASCII) is not None
 
 
@@ -145,7 +147,8 @@ def _remedy(problem: str, python: str) -> str:
             f"; {python} has no package {missing[1].partition('.')[0]}: list it in requirements.txt or pyproject.toml, "
             "activate its environment, or pass --python PATH"
         )
-    return ""
+    cause = known_cause(problem)
+    return f"; {cause}" if cause else ""
 
 
 class Deployment(NamedTuple):

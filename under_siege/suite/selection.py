@@ -108,18 +108,27 @@ def suite_of(
     Raises:
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
+    names = [_with_colon(name) for name in names]
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
         options = _posting(options) if style == JOBS else options
         if not options.strategies and (style == JOBS or len(names) > 1 or not with_strategies):
             options = replace(options, strategies=(NONE,))
         suite = suite_of_applications(list(dict.fromkeys(names)), Path.cwd(), options)
     else:
-        _refuse_options_of_applications(options)
         suite = _named_suite(names, options, quick=quick)
+        _refuse_options_of_applications(options)
     if style:
         suite = in_style(suite, style)
     refuse_unsupported(command, suite)
     return suite
+
+
+def _with_colon(name: str) -> str:
+    """Return `shop:` for a module or package of this folder, in which the application is then searched."""
+    is_module = re.fullmatch(r"[A-Za-z_][\w.]*", name, re.ASCII) and suite_path(name) is None
+    places = [Path(place, *name.split(".")) for place in ("", "src")] if is_module else []
+    found = any((place / "__init__.py").is_file() or place.with_name(f"{place.name}.py").is_file() for place in places)
+    return f"{name}:" if found else name
 
 
 def _posting(options: TargetOptions) -> TargetOptions:

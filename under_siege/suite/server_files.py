@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from under_siege.paths import ROOT, USERS
 from under_siege.suite.suite import NO_SERVER, Kind, Suite, Target
 
 SERVERS = ROOT / "servers"
+APPLICATIONS = ("app", "application", "create_app", "make_app")  # names that frameworks suggest, the likeliest first
 
 _KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
     (Kind.GREENLETS, {"gevent"}),
@@ -48,31 +50,42 @@ def find_strategy(name: str) -> Target:
             return read_strategy(path)
     if name.endswith(".py") or "/" in name:
         return read_strategy(Path(name))
+    if hint := _as_application(name):
+        raise BadInputError(f"unknown server {legible(name)!r}: {hint}")
     names = ", ".join(target.name for target in all_strategies())
     raise BadInputError(f"unknown server {name!r}: expected a number, a path, or one of {names}")
+
+
+def _as_application(name: str) -> str:
+    """Return how to name an application that the user probably means, or an empty string."""
+    if call := re.fullmatch(r"([\w.]+):([A-Za-z_]\w*)\(.+\)", name, re.ASCII):
+        return (
+            f"servers can't pass arguments; write a module with app = {name.partition(':')[2]}, such as serve.py, "
+            f"which imports {call[2]} from {call[1]}, and pass serve:app"
+        )
+    module, _, attribute = name.rpartition(".")
+    if module and any(Path(place, *module.split(".")).with_suffix(".py").is_file() for place in ("", "src")):
+        return f"name the application as module:name, {module}:{attribute}"
+    return ""
 
 
 def read_strategy(path: Path) -> Target:
     """Return the strategy that a server file describes.
 
     Raises:
-        BadInputError: the file can't be read, isn't Python, has neither a docstring nor a --port, or has an invalid
-            REQUIRES or KIND.
+        BadInputError: the file can't be read, isn't Python, has no option --port, or has an invalid REQUIRES or KIND.
     """
     module = parsed_source(path, "server ")
     docstring = ast.get_docstring(module) or ""
-    if not docstring and "port" not in path.read_text(encoding="utf-8"):
-        raise BadInputError(
-            f"server {str(path)!r} violates the server contract: it needs a docstring or a --port option; "
-            "see docs/adding.md"
-        )
+    names = set(_names(module))
+    if not names & {"common", "argv"} and "--port" not in path.read_text(encoding="utf-8"):
+        raise BadInputError(f"server {str(path)!r} has no option --port, {_instead(path, module)}")
     constants = dict(_constants(module))
     requires = str(constants.get("REQUIRES", ""))
     try:
         unmet(requires)
     except BadInputError as error:
         raise BadInputError(f"server {str(path)!r}: {error}") from None
-    names = set(_names(module))
     calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     options = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]
     # Without an argument, `server_options()` declares a strategy with a single worker.
@@ -89,6 +102,17 @@ def read_strategy(path: Path) -> Target:
         command_if=workers,
         takes_jobs="JOBS" in names or "JOBS" in constants,
     )
+
+
+def _instead(path: Path, module: ast.Module) -> str:
+    """Return what to do with a file that is no server: name the application that it defines, if there is one."""
+    defined = [node.name for node in module.body if isinstance(node, ast.FunctionDef)]
+    defined = [*(name for name, _ in _constants(module)), *defined]
+    name = next((each for each in APPLICATIONS if each in defined), "")
+    if not name or path.is_absolute():
+        return "so it violates the server contract: see docs/adding.md"
+    dotted = ".".join(path.with_suffix("").parts)
+    return f"but an application: name it as module:name, {legible(f'{dotted}:{name}')}"
 
 
 def _kind(path: Path, constants: Mapping[str, object], names: Set[str]) -> Kind:

@@ -93,6 +93,7 @@ class UserApplication:
     environment: str = ""  # how its Python was found, such as `.venv`
     notes: tuple[str, ...] = ()  # what was chosen for the user
     copies: tuple[str, ...] = ()  # installed files that are imported instead of those in its folder
+    needs_loop: bool = False  # whether its import needs a running event loop, which few servers have then
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     moved = what_if.moved(first.application, first.servers, data["load"], options.strategies, folder)
     if moved is not None:
         data["servers"] |= what_if.server_tables(moved, first.application, data)
+    app = app if app.partition(":")[2] else first.application.name
     suite = suite_from(data, folder / "suite.toml", app)
     suite = suite if moved is None else what_if.with_strategies(suite, moved)
     described = _user_application(first, suite, data, folder)
@@ -222,7 +223,7 @@ def suite_of_applications(apps: Sequence[str], folder: Path, options: TargetOpti
         BadInputError: an application can't be imported, an option is invalid, or the requests would differ.
     """
     suites = [suite_of_application(app, folder, options, has_twin=len(apps) == 1) for app in apps]
-    first = suites[0]
+    first, apps = suites[0], [suite.source for suite in suites]
     for app, suite in zip(apps, suites, strict=True):
         for option, path_of in (("--path", _path), ("--ping", _ping)):
             if path_of(suite) != path_of(first):
@@ -269,11 +270,15 @@ def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, An
     host = data["load"]["headers"].get("Host")
     if host and host == application.host:
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
+    if application.needs_loop:
+        notes.append("the import of the application needs a running event loop: servers that import it before fail")
     copies = (application.file,) if application.is_copy_of_sources_in(folder) else ()
     for file in copies:
         notes.append(f"{file} was imported: changes in this folder count only after the next installation")
     routes = tuple(named(application.routes))
-    return UserApplication(application.name, routes, first.environment.found, tuple(notes), copies)
+    return UserApplication(
+        application.name, routes, first.environment.found, tuple(notes), copies, application.needs_loop
+    )
 
 
 def generated_suite(
@@ -295,6 +300,7 @@ def generated_suite(
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
     application = inspected(app, python.path, folder, limit_s)
+    app = app if app.partition(":")[2] else application.name
     servers = list(deployments_of(application if has_twin else msgspec.structs.replace(application, twin="")))
     if not servers:
         raise BadInputError(f"{app}: no server can run this application; write a suite with your own commands")

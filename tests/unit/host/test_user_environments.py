@@ -1,12 +1,16 @@
 """The environment of a user's application, and how it is found."""
 
 import dataclasses
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sample_applications import empty_venv
 
+from common.errors import BadInputError
+from under_siege.host import interpreter as interpreters
 from under_siege.host.interpreter import UserEnvironment, interpreter, user_environment, with_unique_versions
 
 ENVIRONMENTS = {  # files and directories → how the environment is found, and its requirements
@@ -60,3 +64,50 @@ def test_pythons_of_the_same_version_get_unique_names() -> None:
     both = with_unique_versions([interpreter(), dataclasses.replace(interpreter(), prefix="/other")])
     assert len({one.version for one in both}) == 2
     assert with_unique_versions([interpreter()]) == [interpreter()]
+
+
+def test_the_python_that_the_project_pins_is_found_among_those_of_pyenv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def find(command: list[str], *, env: dict[str, str], **_: object) -> SimpleNamespace:
+        asked.append((command[-1], env["PATH"]))
+        if command[-1] == "9.8.7":
+            raise subprocess.CalledProcessError(2, command)
+        return SimpleNamespace(stdout="/pythons/python9.8\n")
+
+    monkeypatch.setattr(subprocess, "run", find)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:/usr/bin")
+    for version in ("9.8.1", "9.10.0"):
+        (tmp_path / "versions" / version / "bin").mkdir(parents=True)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / ".python-version").write_text("9.8.7\n")
+    (tmp_path / "shop" / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.9"\ndependencies = []\n')
+    assert user_environment(tmp_path / "shop").python == "/pythons/python9.8"
+    assert [version for version, _ in asked] == ["9.8.7", "9.8"]
+    newest_first = [f"{tmp_path}/versions/{version}/bin" for version in ("9.10.0", "9.8.1")]
+    assert asked[0][1].split(":") == ["/usr/bin", *newest_first]
+
+
+def test_a_missing_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(command: list[str], **_: object) -> None:
+        raise subprocess.CalledProcessError(2, command)
+
+    monkeypatch.setattr(subprocess, "run", missing)
+    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=9.8"\ndependencies = []\n')
+    with pytest.raises(BadInputError, match=r"needs Python >=9.8, and none is installed: .*uv python install '>=9.8'"):
+        user_environment(tmp_path)
+
+
+@pytest.mark.parametrize("has_packages", [True, False])
+def test_requirements_are_installed_beside_a_python_that_lacks_them(
+    has_packages: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Would make no changes" if has_packages else "Would install 1 package"
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0, stderr=said))
+    monkeypatch.setattr(interpreters, "interpreter", lambda *_: dataclasses.replace(interpreter(), packages=()))
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    chosen = user_environment(tmp_path, [sys.executable])
+    assert chosen.requirements == (() if has_packages else ("-r requirements.txt",))

@@ -63,3 +63,22 @@ def test_finding_a_strategy_reads_only_the_file_of_that_strategy(name: str, monk
     monkeypatch.setattr(server_files, "read_strategy", lambda path: read.append(path.stem))
     server_files.find_strategy(name)
     assert read == ["3_async_threadexecutor"]
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "meant"),
+    [
+        ("app.py", "app.py", "app:app"),
+        ("shop/main.py", "shop/main.py", "shop.main:app"),
+        ("shop/main.py", "shop.main.app", "shop.main:app"),
+        ("src/shop/main.py", "shop.main.app", "shop.main:app"),
+    ],
+)
+def test_an_application_that_is_named_in_another_way_gets_its_name(
+    file: str, given: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text('"""An important application."""\nimport flask\napp = flask.Flask("app")\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match=f"module:name, {meant}$"):
+        server_files.find_strategy(given)

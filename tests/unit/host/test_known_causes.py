@@ -1,0 +1,28 @@
+"""Errors whose cause lies outside the code that raises them."""
+
+import pytest
+
+from under_siege.host.known_causes import known_cause
+
+OUTPUTS = {
+    "RuntimeError: asyncio.run() cannot be called from a running event loop": "while its event loop runs",
+    "RuntimeError: no running event loop": "before its loop runs",
+    "redis.exceptions.ConnectionError: Error 111 connecting to localhost:6379. Connection refused.": (
+        "nothing listens at localhost:6379, where Redis usually does, so start it first"
+    ),
+    "ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 5432)": "127.0.0.1:5432, where PostgreSQL",
+    'connection to server at "db" (10.0.0.2), port 5433 failed: Connection refused': "db:5433 so start it",
+    "KeyError: 'x'": "",
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_the_cause_of_an_error_is_known(output: str) -> None:
+    cause = known_cause(f"Traceback (most recent call last):\n{output}\n")
+    assert OUTPUTS[output] in cause
+    assert bool(OUTPUTS[output]) == bool(cause)
+
+
+def test_the_last_error_counts() -> None:
+    first, second = list(OUTPUTS)[1:3]
+    assert "Redis" in known_cause(f"{first}\n{second}\n")

@@ -1,0 +1,50 @@
+"""Recognise errors whose cause lies outside the code that raises them, and say what to do about them."""
+
+import re
+from collections.abc import Callable
+
+_SERVICES = {
+    "5432": "PostgreSQL",
+    "6379": "Redis",
+    "3306": "MySQL",
+    "27017": "MongoDB",
+    "5672": "RabbitMQ",
+    "9092": "Kafka",
+    "11211": "memcached",
+}
+_REFUSED = (  # how clients say that nothing listens at a host and a port
+    r"Connect call failed \('(?P<host>[^']+)', (?P<port>\d+)",
+    r"Error \d+ connecting to (?P<host>[^\s:]+):(?P<port>\d+)",
+    r'connection to server at "(?P<host>[^"]+)"[^,]*, port (?P<port>\d+) failed: Connection refused',
+    r"Can't connect to MySQL server on '(?P<host>[^':]+)(?::(?P<port>\d+))?",
+    r"(?P<host>[\w.-]+):(?P<port>\d+): \[Errno 111\] Connection refused",
+)
+
+
+def _no_service(found: re.Match[str]) -> str:
+    port = found["port"] or "3306"
+    name = _SERVICES.get(port, "")
+    service = f", where {name} usually does," if name else ""
+    return f"nothing listens at {found['host']}:{port}{service} so start it first, or change the application's settings"
+
+
+_CAUSES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (
+        r"asyncio\.run\(\) cannot be called from a running event loop|This event loop is already running",
+        lambda _: "this server imports the application while its event loop runs, so the import can't run one",
+    ),
+    (
+        r"RuntimeError: no running event loop",
+        lambda _: "the import needs a running event loop, and this server imports the application before its loop runs",
+    ),
+    *((pattern, _no_service) for pattern in _REFUSED),
+)
+
+
+def known_cause(output: str) -> str:
+    """Return the cause of the last error in a program's output that has a known one, or an empty string."""
+    found = [(match, explain) for pattern, explain in _CAUSES for match in re.finditer(pattern, output)]
+    if not found:
+        return ""
+    last, explain = max(found, key=lambda pair: pair[0].start())
+    return explain(last)
