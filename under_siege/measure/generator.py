@@ -128,10 +128,9 @@ class Generator:
         return stdin
 
     def sample(self) -> None:
-        """Sample the CPU use of the generator; raise CaseFailedError if it has exited before its last response."""
+        """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
         self.awake.sample()
-        status = self._process.poll()
-        if status is not None and not (status == 0 and self._asked):  # with arrivals, it exits after the last response
+        if self._process.poll() is not None:
             quoted = last_line(self._errors.text())
             raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
 

@@ -31,8 +31,8 @@ It prints a line for each request, in the order in which they end, with times of
 `OUTCOME` is that of the table of requests. Only the first problems have a text. Before the line of a stream, it prints
 the microseconds from its request to its first event, and between its events, in one or more lines:
     events,USER,FIRST GAP GAP ...
-After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, prints their lines
-with the outcome `open`, and then:
+After SIGTERM, when stdin is closed, or when `count` requests have ended, it cuts off the other requests, prints their
+lines with the outcome `open`, and then:
     reconnected,N       how many requests were repeated, because the server had just closed an idle connection
     stalls,S S ...      the longest times in seconds for which the script could not run, the longest first
 """
@@ -145,6 +145,7 @@ class Load:
                 await _until(begin_s + due_s)
                 index = self._order[number % len(self._order)]
                 sending.create_task(self._send(session, number % LARGEST_INDEX, index, begin_s + due_s))
+        await asyncio.Event().wait()  # the load isn't over when its last request has ended
 
     async def _send(self, session: aiohttp.ClientSession, user: int, index: int, due_s: float | None) -> str:
         """Send a request and note its line; return its outcome."""

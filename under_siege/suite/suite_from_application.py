@@ -178,7 +178,8 @@ def _path_for(method: str, options: TargetOptions, application: Application) -> 
         is_possible = method in accepted or (method == "POST" and is_view)
         if options.method is None and accepted and not is_possible:
             why = f"{options.path} accepts {listed(accepted)}, but not {method}"
-            raise _unchosen(application, f"{why}; choose {'it' if len(accepted) == 1 else 'one'} with --method {' or '.join(accepted)}")
+            choice = f"{'it' if len(accepted) == 1 else 'one'} with --method {' or '.join(accepted)}"
+            raise _unchosen(application, f"{why}; choose {choice}")
         return options.path
     paths = [path for name, path in application.work() if name == method and is_requestable(path)]
     if method == GET.method:
