@@ -59,6 +59,7 @@ ANY_BODY = "Compare no bodies of responses: check only the status."
 SETUP = "Request of each user before the load, such as 'POST /login user=ann&pin=7'; may be repeated."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
+FIRST = "Which events count: a path of a JSON value that is not empty, such as choices.0.delta.content, or /REGEX/."
 WIDE = "Show all columns, including workers and CPU time per transaction."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 TOLERANCE = "How much worse a metric may get, such as 5%; only a significantly larger change counts."
@@ -268,7 +269,7 @@ _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arriv
 
 
 _OF_TARGET = (
-    *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events"),
+    *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events", "first"),
     *("status", "ignored", "any_body", "setup", "strategies"),
 )
 
@@ -296,6 +297,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
         click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
         click.option("--events", metavar="N|DURATION", help=EVENTS),
+        click.option("--first", metavar="PATH|/REGEX/", help=FIRST),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
         click.option("--status", type=click.IntRange(200, 599), metavar="CODE", help=STATUS),
         click.option("--ignore", "ignored", multiple=True, metavar="FIELD", help=IGNORE),

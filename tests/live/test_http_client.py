@@ -15,7 +15,7 @@ import pytest
 from conftest import LIMIT_S, wait_until
 from scripted_server import Running, running
 
-from under_siege.load.http_client import HttpResponse, client, fetch
+from under_siege.load.http_client import MOST_BODY_BYTES, HttpResponse, client, fetch, open_request, read_response
 from under_siege.load.jobs import fetch_job, pause_s
 from under_siege.load.request import Request, Stream
 from under_siege.load.streams import StreamResponse, fetch_stream
@@ -172,7 +172,7 @@ class EndlessServer:
         self._thread.start()
         try:
             with self._listener:
-                return asked(lambda session: fetch(session, self.url, limit_s, expected_bytes=4))
+                return asked(lambda session: fetch(session, self.url, limit_s))
         finally:
             self._thread.join(LIMIT_S)
             assert not self._thread.is_alive(), "the connection is still open"
@@ -196,9 +196,54 @@ class EndlessServer:
     ids=["without a length", "chunked"],
 )
 def test_an_endless_body_is_read_up_to_a_limit(head: bytes, block: bytes) -> None:
-    with pytest.raises(CaseFailedError, match=r"4,000,004 bytes$") as caught:
+    with pytest.raises(CaseFailedError, match=r"more than 4 MB, ") as caught:
         EndlessServer(OK + head, block).answer()
     assert caught.value.code == "wrong_answer"
+
+
+def read_by(right: bytes | None, body: bytes, most_kept: int = MOST_BODY_BYTES) -> HttpResponse:
+    """Read this body, where another one may be expected."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+
+    async def read() -> HttpResponse:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening, client() as session:
+            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+            async with open_request(session, url, limit_s=LIMIT_S) as response:
+                return await read_response(response, right, most_kept=most_kept)
+
+    return asyncio.run(read())
+
+
+LARGE = bytes(range(256)) * 100_000  # 26 MB, much longer than what is read at once
+
+
+@pytest.mark.parametrize(
+    "right", [b"", b"short", LARGE[:-1], LARGE + b"x", LARGE[:1_000_000] + b"x" + LARGE[1_000_001:]]
+)
+def test_a_large_body_is_read_whole_whatever_is_expected(right: bytes) -> None:
+    answer = read_by(right, LARGE)
+    assert answer.body == LARGE
+    assert answer.rest_bytes == 0
+
+
+def test_a_large_body_that_is_as_expected_takes_no_memory_of_its_own() -> None:
+    assert read_by(LARGE, LARGE).body is LARGE
+
+
+def test_what_is_not_kept_of_a_body_is_counted() -> None:
+    answer = read_by(b"", LARGE, most_kept=1000)
+    assert answer.body == LARGE[:1000]
+    assert len(answer.body) + answer.rest_bytes == len(LARGE)
+
+
+def test_a_body_that_should_be_short_must_be() -> None:
+    with pytest.raises(CaseFailedError, match="more than 4 MB"):
+        read_by(None, LARGE)
 
 
 @pytest.mark.parametrize(

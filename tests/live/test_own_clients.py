@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -16,6 +17,7 @@ from scripted_server import Running, write_suite
 from under_siege.drill.loaded_server import Users
 from under_siege.host.programs import isolated_tool
 from under_siege.load import DRIVERS
+from under_siege.load.body_rule import ANY, BodyRule
 from under_siege.load.http_client import client
 from under_siege.load.request import Request, RightAnswer
 from under_siege.load.tool import LoadSpec
@@ -121,6 +123,13 @@ def test_a_request_at_a_given_rate_is_noted_with_the_moment_at_which_it_was_due(
     )
     begin_s = min(rows.due_s) - min(spec.due_s())
     assert [due_s - begin_s for due_s in sorted(rows.due_s)] == pytest.approx(spec.due_s(), abs=1e-4)
+
+
+@pytest.mark.parametrize(("body", "outcome"), [('{"error": true}', "wrong"), ('{"error": null}', "correct")])
+def test_the_client_finds_an_error_with_status_200(server: Running, body: str, outcome: str) -> None:
+    right = RightAnswer(rule=BodyRule(ANY), answer=b'{"value": 3}')
+    rows, _ = load(f"{server.url}/text/{quote(body)}", right)
+    assert rows.outcome == [outcome]
 
 
 @HEADERS

@@ -12,8 +12,7 @@ from conftest import wait_until
 from load_tool_checks import needed
 
 from under_siege.host.programs import isolated_tool
-from under_siege.load import DRIVERS
-from under_siege.load.http_client import MORE_BYTES
+from under_siege.load import DRIVERS, http_client
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, ReplayedRequest, RequestReplays
 from under_siege.record.record import CaseFailedError
@@ -63,7 +62,7 @@ def test_replayed_requests_equal_those_of_the_load_tool(name: str, keep_alive: b
                 seen.clear()
                 asks = await RequestReplays(tool).of(order)
                 assert asks is not None
-                assert (await asks.ask(order.url, 10.0, 5)).body == b"hello"
+                assert (await asks.ask(order.url, 10.0)).body == b"hello"
                 return of_the_tool, seen[-1]
 
     of_the_tool, ours = asyncio.run(both())
@@ -76,7 +75,7 @@ def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float 
 
     async def ask() -> bytes:
         async with answering(answers, []) as url:
-            return (await like.ask(url, limit_s, 5)).body
+            return (await like.ask(url, limit_s)).body
 
     return asyncio.run(ask())
 
@@ -95,21 +94,26 @@ def test_malformed_responses_are_rejected(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 99999999", b"Transfer-Encoding: chunked", b"X: y"])
-def test_reading_an_endless_response_ends_but_not_before_the_limit(length: bytes) -> None:
+def test_reading_an_endless_response_ends_but_not_before_the_limit(
+    length: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "MOST_BODY_BYTES", most_bytes := 4_000_000)
     chunks = b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n" if b"chunked" in length else b"x" * 0xFFFF
-    endless = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + (MORE_BYTES // 0xFFFF + 9) * chunks
-    assert len(read_body([endless + b"0\r\n\r\n"])) >= 5 + MORE_BYTES
+    endless = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + (most_bytes // 0xFFFF + 9) * chunks
+    with pytest.raises(CaseFailedError, match="more than 4 MB"):
+        read_body([endless + b"0\r\n\r\n"])
+    assert len(read_body([b"HTTP/1.1 200 OK\r\nContent-Length: 4000000\r\n\r\n" + b"x" * most_bytes])) == most_bytes
 
 
 def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CaseFailedError, match="not answered within"):
         read_body([b"HTTP/1.1 100 Continue\r\n\r\n", RIGHT], limit_s=0.1)
     with pytest.raises(CaseFailedError, match="was refused"):
-        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
+        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0))
     error = OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
     monkeypatch.setattr(asyncio, "open_connection", Mock(side_effect=error))
     with pytest.raises(CaseFailedError, match="was not answered: Cannot assign requested address"):
-        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
+        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0))
 
 
 def test_the_last_response_is_checked_even_if_the_connection_closes_early() -> None:

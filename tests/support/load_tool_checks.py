@@ -71,7 +71,7 @@ def output_of(tool: Tool, spec: LoadSpec, rows: int | None = None) -> ToolOutput
                     process.stdin.flush()  # without closing it, because that would stop the tool
                 end_s = time.monotonic() + LIMIT_S
                 while rows is not None and process.poll() is None and time.monotonic() < end_s:
-                    if os.pread(stdout.fileno(), 1_000_000, 0).count(b"|") >= rows:
+                    if os.pread(stdout.fileno(), 1_000_000, 0).count(b"\n[") >= rows:
                         process.terminate()
                         break
                     time.sleep(0.05)
@@ -87,7 +87,7 @@ def told_by_client(output: ToolOutput, began_s: float = 0.0) -> tuple[Requests, 
     requests = Requests()
     told = ClientOutput(requests, began_s)
     for line in output.stdout.splitlines():
-        told.take(line)
+        told.take(json.loads(line))
     return requests, told
 
 

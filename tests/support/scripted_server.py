@@ -31,6 +31,7 @@ The steps of a path, from left to right; a later step replaces what an earlier o
     /never                  never respond
     /exit/3                 end the server's process with this status
     /stream/20/0.05         send 20 server-sent events, with 0.05 s before each
+    /chat/20/0.05           the same in the format of OpenAI; the first event names the role, and has no text
     /lines/20/0.05          send 20 lines of JSON in the same way
     /pause/8/0.7            wait 0.7 s more before event 8 of this stream, counted from 0
     /break/8                break this stream off after 8 events
@@ -115,6 +116,7 @@ class Response:
     ending: str = ""  # drop, reset, never, hang_up or close
     is_chunked: bool = False
     events: int | None = None  # of a stream
+    is_chat: bool = False  # whether they are those of OpenAI's chat completions
     interval_s: float = 0.0
     pauses_s: dict[int, float] = field(default_factory=dict)
     break_after: int | None = None
@@ -202,9 +204,10 @@ async def response_to(request: Request, steps: deque[str]) -> Response:
                 response.ending = step
             case "chunked":
                 response.is_chunked = True
-            case "stream" | "lines" | "endless":
+            case "stream" | "chat" | "lines" | "endless":
                 response.events = sys.maxsize if step == "endless" else int(steps.popleft())
                 response.interval_s = float(steps.popleft())
+                response.is_chat = step == "chat"
                 response.content_type = "application/x-ndjson" if step == "lines" else "text/event-stream"
             case "pause":
                 before = int(steps.popleft())
@@ -231,6 +234,10 @@ async def events(response: Response) -> AsyncIterator[bytes]:
         await asyncio.sleep(response.interval_s + response.pauses_s.get(number, 0))
         if number == response.break_after:
             return
+        if response.is_chat:
+            delta = {"content": f"{number} "} if number else {"role": "assistant", "content": ""}
+            yield b"data: %s\n\n" % json.dumps({"choices": [{"delta": delta}]}).encode()
+            continue
         yield b'{"n": %d}\n' % number if "json" in response.content_type else b"data: %d\n\n" % number
 
 

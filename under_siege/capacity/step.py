@@ -126,7 +126,7 @@ class Offer:
         goals = [goal(text) for text in self.step.goals]
         await server.while_alive(sending.set_up(load.setup, server.url, users))
         record.load_began_s = began_s = time.monotonic() + LEAD_S
-        record.stream = self.expected.stream.kind if self.expected.stream else ""
+        record.stream, record.text_events = self.expected.read_as
         await sending.begin(
             record.requests,
             began_s,

@@ -14,7 +14,9 @@ from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
+from under_siege.show.columns import with_first_text
 from under_siege.show.notes import cores
+from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
@@ -245,9 +247,9 @@ def _table(several: Sequence[NamedCapacity]) -> Table:
 
 def _used(columns: Mapping[str, T], several: Sequence[NamedCapacity]) -> dict[str, T]:
     """Return the columns without those of streams if the responses are no streams, and without their whole length."""
-    has_streams = any(step.record.stream for each in several for step in each.capacity.steps)
-    unused = ("p99",) if has_streams else ("first event p99", "gap p99")
-    return {name: column for name, column in columns.items() if name not in unused}
+    records = [step.record for each in several for step in each.capacity.steps]
+    unused = ("p99",) if any(record.stream for record in records) else ("first event p99", "gap p99")
+    return {with_first_text(name, records): column for name, column in columns.items() if name not in unused}
 
 
 def _table_of_steps(several: Sequence[NamedCapacity]) -> Table:
@@ -272,7 +274,9 @@ def _cells(name: str, texts: Sequence[str]) -> list[Cell]:
 
 def _footnotes(result: Result, several: Sequence[NamedCapacity]) -> list[str]:
     count = sum(len(each.capacity.steps) for each in several)
+    places = dict.fromkeys(tuple(step.record.text_events) for each in several for step in each.capacity.steps)
     return [
+        *(text_note(each) for each in places if each),
         "sustained: highest rate that meets all goals · lower, upper: its 95 % interval",
         "p99, ping p99, CPU, memory: of the step that met all goals and is nearest to the lower bound",
         "latency counts from when a request was due; it is infinite if the request was refused, lost or answered "

@@ -27,6 +27,7 @@ from under_siege.judge.speed_correction import SpeedCorrection, fit_speed_correc
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, Case, axis
+from under_siege.record.record import Record
 from under_siege.record.result import Environment, Result
 
 Rounds = Sequence[Round]
@@ -223,8 +224,14 @@ def _described(differences: Iterable[str]) -> str:
     return f"the results were measured with different {text}" if text else ""
 
 
+def _kind(record: Record) -> str:
+    """Return what was read: whole responses, or a stream and which of its events count."""
+    text = f" with {' or '.join(record.text_events)}" if record.text_events else ""
+    return f"{record.stream}{text}" if record.stream else "whole responses"
+
+
 def _load_differences(base: Result, new: Result) -> Iterator[str]:
-    kinds = [sorted({record.stream or "whole responses" for record in result.records}) for result in (base, new)]
+    kinds = [sorted({_kind(record) for record in result.records}) for result in (base, new)]
     if kinds[0] != kinds[1]:
         yield f"kinds of responses ({' and '.join(', '.join(each) for each in kinds)})"
     loads = [{pair for record in result.records for pair in record.case.load} for result in (base, new)]

@@ -132,7 +132,7 @@ class Users:
             async with open_request(session, url, sent, timeout_s) as response:
                 if expected.stream and request is None:
                     return await read_stream(response, expected.stream, sent_s)
-                return await read_response(response, len(expected.answer))
+                return await read_response(response, expected.answer)
         except CaseFailedError as failed:
             return LOST if failed.code == BROKEN else WRONG  # the body is too long
         except TimeoutError:

@@ -28,6 +28,7 @@ _GOAL = re.compile(
 OF_REQUESTS = ("response_p50_s", "response_p99_s", "availability_pct")  # metrics of single requests
 _REQUEST = re.compile(r"((?:GET|POST|PUT|PATCH|DELETE)(?:/[A-Z]+)* /\S*) ")
 _K6_NAMES = {"p(": "p", ")": "", "http_req_duration": "response", "http_reqs rate": "rate", "med": "p50"}
+_OTHER_NAMES = {**_K6_NAMES, "first text": "first event"}  # the latter is its name in tables if only text counts
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _MAX_LENGTH = 200
 # Returns the key of the metric with this name, and its units in goals; the key is empty if there is no such metric.
@@ -60,8 +61,8 @@ class Goal:
 
 
 def in_table(name: str) -> tuple[str, Mapping[str, float]]:
-    """Look up a metric in the table, by its name or its name in k6."""
-    for theirs, ours in _K6_NAMES.items():
+    """Look up a metric in the table, by its name, its name in k6, or its name in tables."""
+    for theirs, ours in _OTHER_NAMES.items():
         name = name.replace(theirs, ours)
     metric = _FULL_NAMES.get(" ".join(name.split()))
     return (metric.key, metric.unit.factors) if metric else ("", {})

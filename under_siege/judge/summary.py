@@ -85,6 +85,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     events_per_s: Interval | None = None  # of streams; the same as `rate_per_s`
     first_event_s: EventTimes | None = None
     gap_s: EventTimes | None = None
+    text_events: list[str] = []  # which events of streams count, by JSON path or pattern; empty: all events
     idle_gap_s: float | None = None  # longest gap between events of a stream while the server was idle
     later_gap_p99_s: float | None = None  # gap p99 without the first gap of each stream
     head_start_s: float = 0.0  # how much earlier than the others the first event came while the server was idle
@@ -180,6 +181,7 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round], values: Values) -> 
         summary,
         rate_per_s=per_s,
         events_per_s=per_s if rounds[0].streams else None,
+        text_events=rounds[0].record.text_events,
         first_event_s=_event_times("first_event", values),
         gap_s=_event_times("gap", values),
         idle_gap_s=median(map(longest_gap_s, idle)) if idle else None,

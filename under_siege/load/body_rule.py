@@ -1,31 +1,34 @@
 """Define how a body is compared with the expected body."""
 
-import itertools
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from under_siege.formatting import listed
 from under_siege.secrets import is_secret_name, masked, masked_difference
 
 SAME, JSON, ANY, FIELDS, PATTERN = "same", "json", "any", "fields", "pattern"
 
 
+MOST_PATHS = 30  # number of paths that a message names
+_MOST_VARYING = 300  # maximum number of paths at which responses differ by design
 _MOST_SHOWN = 60  # maximum length of a value in a message
-
-
 _MISSING = object()
-
-
-_Difference = tuple[tuple[str, ...], object, object]  # path, actual value, expected value
+_STEP = re.compile(r'(?:\A|(?!\A)\.)([^.\[\]]+)|\[(\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')
+Keys = tuple[str | int, ...]  # the steps of a path: names, and indexes of lists
+_Difference = tuple[Keys, object, object]  # path, actual value, expected value
+_Ignored = dict[str, Any]  # ignored paths as a tree: by step, the rest of the paths; an empty tree ends a path
 
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
     """How to compare a body with the expected body: byte by byte, as JSON, by its fields, by a pattern, or not at all.
 
-    A path such as `items.0.id` names a value in JSON; `*` matches every key or index.
+    A path such as `items.0.id` or `items[0].id` names a value in JSON; `*` matches every key or index. A name that
+    contains a dot or a bracket is written as `["a.b"]`.
     """
 
     mode: str = SAME
@@ -51,27 +54,27 @@ class BodyRule:
 
     def _wrong_fields(self, value: object) -> Iterator[str]:
         for path, right in self.fields:
-            for actual in list(values_at(value, path.split("."))) or [_MISSING]:
-                yield from (_in_words(*difference) for difference in _differences((path,), actual, right))
+            for actual in list(values_at(value, keys_of(path))) or [_MISSING]:
+                yield from (_in_words(*difference) for difference in _differences(keys_of(path), actual, right))
 
     def _differences(self, body: bytes, right: bytes) -> Iterator[_Difference]:
-        ignored = [path.split(".") for path in self.ignored]
-        for difference in _differences((), as_json(body), as_json(right)):
-            if not any(_covers(pattern, difference[0]) for pattern in ignored):
-                yield difference
+        return _differences((), as_json(body), as_json(right), (_tree(self.ignored),) if self.ignored else ())
 
     def differing_paths(self, body: bytes, right: bytes) -> list[str]:
-        """Return up to 30 paths at which the values of two JSON objects differ, with `*` in place of indexes."""
-        if not isinstance(as_json(right), dict):
+        """Return the paths at which the values of two JSON objects or lists differ, with `*` in place of indexes.
+
+        Return none if they differ as a whole, or at too many paths.
+        """
+        if not isinstance(as_json(right), dict | list):
             return []
-        paths = [path for path, *_ in self._differences(body, right)]
-        names = dict.fromkeys(".".join("*" if key.isdecimal() else key for key in path) for path in paths)
-        return list(itertools.islice(names, 30))
+        found = [path for path, *_ in self._differences(body, right)]
+        paths = list(dict.fromkeys(path_text(["*" if isinstance(key, int) else key for key in path]) for path in found))
+        return paths if all(paths) and len(paths) <= _MOST_VARYING else []
 
     def unused(self, right: bytes) -> str:
         """Return an ignored path that the expected body does not contain, or an empty string if there is none."""
         value = as_json(right)
-        return next((path for path in self.ignored if not list(values_at(value, path.split(".")))), "")
+        return next((path for path in self.ignored if not list(values_at(value, keys_of(path)))), "")
 
     def checked(self) -> str:
         """Return a note that describes the comparison, or an empty string if every byte is compared."""
@@ -79,7 +82,7 @@ class BodyRule:
             SAME: "",
             ANY: "only the status was checked, because bodies may differ (body = any)",
             JSON: "compared as JSON, not byte for byte"
-            + (f", ignoring {', '.join(self.ignored)}" if self.ignored else ""),
+            + (f", ignoring {listed(self.ignored, MOST_PATHS)}" if self.ignored else ""),
             FIELDS: f"only the status and these fields were checked: {', '.join(path for path, _ in self.fields)}",
             PATTERN: f"only the status and the pattern {self.pattern!r} were checked",
         }[self.mode]
@@ -94,6 +97,28 @@ def as_json(body: bytes) -> object:
         return json.loads(body)
     except (ValueError, RecursionError):
         return body
+
+
+@functools.lru_cache(1000)
+def keys_of(path: str) -> tuple[str, ...]:
+    """Return the steps of a path such as `items.*.id`, `items[0].id` or `["a.b"]`; raise ValueError for other text."""
+    keys, end = list[str](), 0
+    while match := _STEP.match(path, end):
+        name, index, quoted = match.groups()
+        keys.append(name or index or json.loads(quoted))
+        end = match.end()
+    if not keys or end < len(path):
+        raise ValueError(f"no path: {path!r}")
+    return tuple(keys)
+
+
+def path_text(keys: Sequence[str | int]) -> str:
+    """Return the path with these steps as text; see `keys_of`."""
+    steps = map(str, keys)
+    return "".join(
+        f".{step}" if re.fullmatch(r"[^.\[\]]+", step) else f"[{json.dumps(step, ensure_ascii=False)}]"
+        for step in steps
+    ).removeprefix(".")
 
 
 def values_at(value: object, path: Sequence[str]) -> Iterator[object]:
@@ -117,27 +142,46 @@ def values_at(value: object, path: Sequence[str]) -> Iterator[object]:
         yield from values_at(child, rest)
 
 
-def _differences(path: tuple[str, ...], actual: object, right: object) -> Iterator[_Difference]:
-    if isinstance(actual, dict) and isinstance(right, dict):
-        for key in dict.fromkeys([*right, *actual]):
-            yield from _differences((*path, key), actual.get(key, _MISSING), right.get(key, _MISSING))
+@functools.lru_cache(100)
+def _tree(paths: tuple[str, ...]) -> _Ignored:
+    """Return paths as a tree. A path that begins with another one adds nothing to it."""
+    tree: _Ignored = {}
+    for *above, last in sorted(map(keys_of, paths), key=len):
+        branch = tree
+        for key in above:
+            if branch.get(key) == {}:
+                break
+            branch = branch.setdefault(key, {})
+        else:
+            branch[last] = {}
+    return tree
+
+
+def _differences(path: Keys, actual: object, right: object, ignored: Sequence[_Ignored] = ()) -> Iterator[_Difference]:
+    """Yield where two values differ. Objects without a common name, such as those by random id, differ as a whole."""
+    children: list[tuple[str | int, object, object]] = []
+    if (
+        isinstance(actual, dict)
+        and isinstance(right, dict)
+        and not (actual and right and actual.keys().isdisjoint(right))
+    ):
+        names = dict.fromkeys([*right, *actual])
+        children = [(name, actual.get(name, _MISSING), right.get(name, _MISSING)) for name in names]
     elif isinstance(actual, list) and isinstance(right, list) and len(actual) == len(right):
-        for index, values in enumerate(zip(actual, right, strict=True)):
-            yield from _differences((*path, str(index)), *values)
+        children = [(index, *values) for index, values in enumerate(zip(actual, right, strict=True))]
     elif actual != right or isinstance(actual, bool) != isinstance(right, bool):  # in Python, True == 1
         yield path, actual, right
+    for key, one, other in children:
+        below = [tree[name] for tree in ignored for name in (str(key), "*") if name in tree]
+        if all(below):
+            yield from _differences((*path, key), one, other, below)
 
 
-def _covers(pattern: Sequence[str], path: Sequence[str]) -> bool:
-    """Return whether the pattern matches the path or one of its parents."""
-    return len(path) >= len(pattern) and all(key in ("*", name) for key, name in zip(pattern, path, strict=False))
-
-
-def _in_words(path: Sequence[str], actual: object, right: object) -> str:
-    name = ".".join(path) or "it"
+def _in_words(path: Keys, actual: object, right: object) -> str:
+    name = path_text(path) or "it"
     if right is _MISSING:
         return f"{name} is unexpected"
-    if any(map(is_secret_name, path)):
+    if any(is_secret_name(str(key)) for key in path):
         return f"{name} is missing" if actual is _MISSING else f"{name}, which is masked, has another value"
     masked_name = "" if _MISSING in (actual, right) else masked_difference(*map(_text, (actual, right)))
     why = f"; they differ in {masked_name}, which is masked" if masked_name else ""

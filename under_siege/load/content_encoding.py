@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable
 
 from common.errors import one_line
+from under_siege.formatting import megabytes
 from under_siege.record.record import CaseFailedError
 
 BROWSERS = "gzip, deflate, br, zstd"  # the Accept-Encoding of current browsers
@@ -41,7 +42,7 @@ def _inflated(body: bytes) -> bytes:
         member = zlib.decompressobj(_RAW if is_raw else _ZLIB_OR_GZIP)  # some servers send deflate without its header
         found += member.decompress(body, MOST_BYTES - len(found) + 1)
         if not member.eof or len(found) > MOST_BYTES:
-            raise EOFError(f"it is incomplete, or has more than {MOST_BYTES:,} bytes")
+            raise EOFError(f"it is incomplete, or has more than {megabytes(MOST_BYTES)}")
         body = b"" if is_raw else member.unused_data
     return found
 

@@ -14,7 +14,7 @@ from aiohttp.payload import TOO_LARGE_BYTES_BODY
 from yarl import URL
 
 from common.errors import one_line
-from under_siege.formatting import legible
+from under_siege.formatting import legible, megabytes
 from under_siege.load.content_encoding import decoded
 from under_siege.load.request import GET, Request
 from under_siege.record.record import CaseFailedError
@@ -23,7 +23,8 @@ from under_siege.secrets import masked, masked_difference
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
 IDLE_LIMIT_S = 3600.0  # idle time after which the client would close a connection
-MORE_BYTES = 4_000_000  # bytes accepted beyond the expected size, because correct bodies may have different sizes
+MOST_PING_BYTES = 4_000_000  # maximum size of a body that should be short
+MOST_BODY_BYTES = 64_000_000  # maximum size of any other body; correct bodies may have different sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class HttpResponse:
     status: int
     body: bytes  # decoded, unless the reader chose otherwise
     headers: dict[str, str]  # lower-case names
+    rest_bytes: int = 0  # number of bytes that follow `body`, and were not kept
 
     def described(self) -> str:
         """Describe the response for a message: its status and redirect, and the size and beginning of its body."""
@@ -98,10 +100,13 @@ async def fetch(
     session: aiohttp.ClientSession,
     url: str,
     limit_s: float | None = None,
-    expected_bytes: int = 0,
+    right: bytes | None = None,
     request: Request = GET,
 ) -> HttpResponse:
     """Send one request and return the response.
+
+    Args:
+        right: as in `read_response`.
 
     Raises:
         aiohttp.ClientConnectorError: no connection could be established, for example because it was refused.
@@ -110,7 +115,7 @@ async def fetch(
     name = f"{request.method} {url}"
     with case_fails(name, f"{name} was not answered", limit_s):
         async with open_request(session, url, request, limit_s) as response:
-            return await read_response(response, expected_bytes)
+            return await read_response(response, right)
 
 
 def open_request(
@@ -152,25 +157,44 @@ async def must_accept_connections(url: str) -> None:
 
 
 async def read_response(
-    response: aiohttp.ClientResponse, expected_bytes: int, *, is_decoded: bool = True
+    response: aiohttp.ClientResponse, right: bytes | None, *, is_decoded: bool = True, most_kept: int = MOST_BODY_BYTES
 ) -> HttpResponse:
-    """Read and decode the whole response; raise CaseFailedError if it is much longer than expected."""
-    most_bytes, body = expected_bytes + MORE_BYTES, bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > most_bytes:
-            response.close()
-            raise CaseFailedError("wrong_answer", f"{response.url} returned more than {most_bytes:,} bytes")
-    encodings = ",".join(response.headers.getall("Content-Encoding", [])) if is_decoded else ""
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return HttpResponse(response.status, decoded(bytes(body), encodings), headers)
+    """Read and decode the whole response.
 
-
-async def read_raw_response(reader: asyncio.StreamReader, method: str, most_bytes: int) -> HttpResponse:
-    """Read and decode the response to a request that aiohttp did not send; stop if it is longer than `most_bytes`.
+    Args:
+        right: the expected body, or nothing if it is unknown; None: any short one. A large body that equals it needs
+            no memory of its own.
+        most_kept: the number of bytes to return; further ones are only counted.
 
     Raises:
-        CaseFailedError: the body can't be decoded.
+        CaseFailedError: the body is too long, or can't be decoded.
+    """
+    right, most_bytes = (b"", MOST_PING_BYTES) if right is None else (right, MOST_BODY_BYTES)
+    equal_bytes, size_bytes, body = 0, 0, bytearray()  # the body is empty as long as it equals the expected one
+    async for chunk in response.content.iter_any():
+        size_bytes += len(chunk)
+        if size_bytes > most_bytes:
+            response.close()
+            raise _too_long(str(response.url), most_bytes)
+        if not body and right.startswith(chunk, equal_bytes):
+            equal_bytes += len(chunk)
+        elif len(body) < most_kept:
+            body += chunk if body else right[:equal_bytes] + chunk
+    kept = bytes(body[:most_kept]) if body else right[:equal_bytes]
+    encodings = ",".join(response.headers.getall("Content-Encoding", [])) if is_decoded else ""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return HttpResponse(response.status, decoded(kept, encodings), headers, size_bytes - len(kept))
+
+
+def _too_long(what: str, most_bytes: int) -> CaseFailedError:
+    return CaseFailedError("wrong_answer", f"{what} returned more than {megabytes(most_bytes)}, the limit of the bench")
+
+
+async def read_raw_response(reader: asyncio.StreamReader, method: str, what: str) -> HttpResponse:
+    """Read and decode the response to a request that aiohttp did not send; `what` describes the request.
+
+    Raises:
+        CaseFailedError: the body is too long, or can't be decoded.
         EOFError: the connection was closed before the response.
         h11.RemoteProtocolError: the response is incomplete or not HTTP.
     """
@@ -180,7 +204,7 @@ async def read_raw_response(reader: asyncio.StreamReader, method: str, most_byte
     status = 0
     headers = dict[str, str]()
     body = bytearray()
-    while len(body) <= most_bytes and not isinstance(event := parser.next_event(), h11.EndOfMessage):
+    while not isinstance(event := parser.next_event(), h11.EndOfMessage):
         if event is h11.NEED_DATA:
             data = await reader.read(65536)
             if not data and not status:
@@ -191,5 +215,6 @@ async def read_raw_response(reader: asyncio.StreamReader, method: str, most_byte
             headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
         elif isinstance(event, h11.Data):
             body += event.data
-    encodings = headers.get("content-encoding", "") if len(body) <= most_bytes else ""
-    return HttpResponse(status, decoded(bytes(body), encodings), headers)
+            if len(body) > MOST_BODY_BYTES:
+                raise _too_long(what, MOST_BODY_BYTES)
+    return HttpResponse(status, decoded(bytes(body), headers.get("content-encoding", "")), headers)

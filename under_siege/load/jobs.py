@@ -29,21 +29,22 @@ async def fetch_job(
     session: aiohttp.ClientSession,
     url: str,
     limit_s: float | None = None,
-    expected_bytes: int = 0,
+    right: bytes | None = None,
     request: Request = GET,
 ) -> HttpResponse:
     """Post a job and return the response with its result; raise the same errors as `fetch`."""
     with case_fails(f"POST {url}", f"the job posted to {url} did not finish", limit_s):
         async with asyncio.timeout(limit_s):
-            return await job_result(session, url, request, expected_bytes, POLL_S)
+            return await job_result(session, url, request, right, POLL_S)
 
 
 async def job_result(
-    session: aiohttp.ClientSession, url: str, request: Request, expected_bytes: int, usual_pause_s: float = 1.0
+    session: aiohttp.ClientSession, url: str, request: Request, right: bytes | None, usual_pause_s: float = 1.0
 ) -> HttpResponse:
     """Post a job, and poll until it is done; return the response with its result.
 
     Args:
+        right: as in `read_response`.
         usual_pause_s: the pause before the next poll, if the server does not ask for another one.
 
     Raises:
@@ -51,7 +52,7 @@ async def job_result(
         aiohttp.ClientError, ValueError: a response did not arrive, or is not HTTP.
     """
     async with open_request(session, url, replace(request, method="POST")) as response:
-        posted = await read_response(response, expected_bytes)
+        posted = await read_response(response, right)
     if posted.status != ACCEPTED:
         return posted
     job_url = urljoin(url, posted.headers.get("location", "nowhere:"))
@@ -61,7 +62,7 @@ async def job_result(
     poll = Request(headers=(*kept, PREFER))
     while True:
         async with open_request(session, job_url, poll) as response:
-            answer = await read_response(response, expected_bytes)
+            answer = await read_response(response, right)
         if answer.status not in (ACCEPTED, BUSY):
             return answer
         await asyncio.sleep(pause_s(answer.headers.get("retry-after", ""), usual_pause_s))

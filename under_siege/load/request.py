@@ -145,6 +145,9 @@ class Stream:
     kind: str  # SSE: server-sent events; LINES; CHUNKS: the chunks of the transfer
     most_events: int | None = None  # None: read the stream to its end
     time_s: float | None = None
+    # Which events count: those in which the value at one of these JSON paths is not empty, or which one of these
+    # patterns, such as `/token/`, matches. Empty: all events count.
+    text: tuple[str, ...] = ()
 
 
 class ErrorEvent(bytes):

@@ -44,7 +44,7 @@ class SimulatedUser:
             name = f"setup: {request.method} {one.path}"
             with case_fails(name, f"{name} was not answered", LIMIT_S):
                 async with open_request(session, sent_url, request, LIMIT_S) as response:
-                    answer, morsels = await read_response(response, 0), dict(response.cookies)
+                    answer, morsels = await read_response(response, b""), dict(response.cookies)
             is_right = answer.status < 400 and answer.status not in _MOVED
             if not (answer.status == one.status if one.status else is_right):
                 self.hide_secrets()

@@ -5,16 +5,16 @@ import itertools
 import re
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import aiohttp
 
-from under_siege.formatting import legible
-from under_siege.load.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule, as_json
+from under_siege.formatting import legible, megabytes
+from under_siege.load.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule, as_json, keys_of, values_at
 from under_siege.load.http_client import HttpResponse, case_fails, open_request
-from under_siege.load.request import CHUNKS, GET, LINES, SSE, ErrorEvent, Request, Stream
+from under_siege.load.request import CHUNKS, GET, LINES, SSE, ErrorEvent, Request, RightAnswer, Stream
 from under_siege.record.record import CaseFailedError
 from under_siege.secrets import masked
 
@@ -23,10 +23,23 @@ STREAM_ENCODINGS = "gzip, deflate"  # compressions that can be undone piece by p
 ZLIB_OR_GZIP = 47  # window size of zlib that detects the format
 MOST_EVENT_BYTES = 64_000_000  # maximum size of one event
 BROKEN: Final = "broken_stream"
+ERROR_STATUS = 400  # the lowest status that says that a request failed
 MOST_SHOWN = 10_000  # number of bytes of an error that are read
 LONGEST_ERROR = 200  # number of characters of an error event that a message quotes
 DONE = b"[DONE]"  # the last event of the streams of language models, which is not JSON like the others
 ERROR = b"error"  # the name of an event with which a server reports an error, and its key in a JSON object
+_CHOICE = "choices.*.delta"  # in the events of OpenAI's chat completions
+# For each format of language models: the value of `type` in events with text, and the paths of the text. Other events,
+# such as those with a role or the usage, contain no text.
+TEXT_FORMATS = {
+    "OpenAI's chat completions": (
+        ".*",
+        tuple(f"{_CHOICE}.{key}" for key in ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")),
+    ),
+    "OpenAI's completions": (".*", ("choices.*.text",)),
+    "OpenAI's responses": (r"response\.\w+\.delta", ("delta",)),
+    "Anthropic's messages": ("content_block_delta", ("delta.text", "delta.thinking", "delta.partial_json")),
+}
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
@@ -54,7 +67,9 @@ class EventParser:
         self._is_after_cr = data.endswith(b"\r")
         *lines, self._rest = _LINE_END.split(data)
         if len(self._rest) > MOST_EVENT_BYTES:
-            raise CaseFailedError("wrong_answer", f"an event of the stream is longer than {MOST_EVENT_BYTES:,} bytes")
+            raise CaseFailedError(
+                "wrong_answer", f"an event of the stream is longer than {megabytes(MOST_EVENT_BYTES)}"
+            )
         return list(filter(None, lines)) if self._kind == LINES else self._events(lines)
 
     def end(self) -> list[bytes]:
@@ -83,22 +98,68 @@ def reports_error(event: bytes) -> bool:
     """Return whether a server reports an error with an event, or with a body, although the status says success.
 
     This is so if the name of the event is `error`, or if it is a JSON object in the format of OpenAI, Anthropic,
-    Ollama or JSON-RPC, including the result of a tool of the Model Context Protocol.
+    Ollama, GraphQL or JSON-RPC, including the result of a tool of the Model Context Protocol. A number is a measure.
     """
     if isinstance(event, ErrorEvent):
         return True
-    value = as_json(event) if b'"error"' in event or b'"isError"' in event else None
+    value = as_json(event) if b'"error' in event or b'"isError"' in event else None
     if not isinstance(value, dict):
         return False
-    error, result = value.get("error"), value.get("result")
+    result, errors = value.get("result"), (value.get("error"), value.get("errors"))
     is_failed_tool = isinstance(result, dict) and result.get("isError") is True
-    return value.get("type") == "error" or is_failed_tool or (isinstance(error, (dict, str)) and bool(error))
+    is_reported = any(each is True or (isinstance(each, dict | list | str) and bool(each)) for each in errors)
+    return value.get("type") == "error" or is_failed_tool or is_reported
+
+
+def reported_error(body: bytes, content_type: str = "") -> bytes | None:
+    """Return the body, or the first of its server-sent events, that reports an error, or None if there is none."""
+    events = EventParser(SSE).feed(body) if content_type.startswith(EVENT_STREAM) else [body]
+    return next(filter(reports_error, events), None)
+
+
+def error_instead_of(right: RightAnswer, body: bytes, content_type: str = "") -> str:
+    """Describe the error that a body reports although the correct response reports none, whatever the rule."""
+    if body == right.answer or right.status >= ERROR_STATUS:
+        return ""
+    error = reported_error(body, content_type)
+    is_unexpected = error is not None and reported_error(right.answer, content_type) is None
+    return f"an error: {quoted_error(error)}" if error is not None and is_unexpected else ""
+
+
+def counts(event: bytes, stream: Stream) -> bool:
+    """Return whether an event counts as one; in the formats of language models, only text counts."""
+    if event == DONE:
+        return False
+    return not stream.text or any(_is_in(event, place) for place in stream.text)
+
+
+def _is_in(event: bytes, place: str) -> bool:
+    """Return whether a pattern matches an event, or the value at a path in its JSON is not empty."""
+    if pattern := pattern_of(place):
+        return re.search(pattern, event.decode(errors="replace")) is not None
+    return any(value not in (None, "", [], {}) for value in values_at(as_json(event), keys_of(place)))
+
+
+def pattern_of(place: str) -> str:
+    """Return the regular expression between slashes, or an empty string if the text is the path of a value in JSON."""
+    return place[1:-1] if len(place) > 2 and place.startswith("/") and place.endswith("/") else ""
+
+
+def places_of_text(events: Iterable[bytes]) -> tuple[str, ...]:
+    """Return the paths of text in the format of these events, or none if their format is unknown."""
+    for event in events:
+        value = as_json(event)
+        for kind, paths in TEXT_FORMATS.values():
+            is_alike = isinstance(value, dict) and re.fullmatch(kind, str(value.get("type")))
+            if is_alike and any(_is_in(event, path) for path in paths):
+                return paths
+    return ()
 
 
 class EventCheck:
     """Compare the events of a stream with the expected events, one by one, without keeping them."""
 
-    def __init__(self, rule: BodyRule, right: Sequence[bytes], count: int | None, kind: str = SSE) -> None:
+    def __init__(self, rule: BodyRule, right: Sequence[bytes], count: int | None, stream: Stream) -> None:
         """Prepare for one stream.
 
         Args:
@@ -109,14 +170,21 @@ class EventCheck:
         self._rule = rule
         self._right = right
         self._count = count
-        self._kind = kind
-        self._whole = b"".join(right) if kind == CHUNKS else b""
+        self._stream, self._kind = stream, stream.kind
+        self._whole = b"".join(right) if self._kind == CHUNKS else b""
         self._problem = ""
-        self.seen = 0
+        self.seen = self.counted = 0
         self.size_bytes = 0
-        self._may_report_errors = kind == CHUNKS or any(map(reports_error, right))
+        self._may_report_errors = self._kind == CHUNKS or any(map(reports_error, right))
 
-    def take(self, event: bytes) -> None:
+    def take(self, event: bytes) -> bool:
+        """Compare the next event with the expected one, and return whether it counts."""
+        is_counted = counts(event, self._stream)
+        self.counted += is_counted
+        self._compare(event)
+        return is_counted
+
+    def _compare(self, event: bytes) -> None:
         number, begin = self.seen, self.size_bytes
         self.seen, self.size_bytes = number + 1, begin + len(event)
         if self._problem or event == DONE:
@@ -144,6 +212,8 @@ class EventCheck:
             return self._problem
         if not self.seen:
             return "no event"
+        if self._stream.text and not self.counted:
+            return "no event with text"
         if self._kind == CHUNKS and self._rule.mode == SAME and self._count is not None:
             right = self.size_bytes == len(self._whole)
             return "" if right else f"{self.size_bytes:,} bytes instead of {len(self._whole):,}"
@@ -163,6 +233,10 @@ class StreamResponse(HttpResponse):
 
     events: tuple[bytes, ...] = ()
     at_s: tuple[float, ...] = field(default=(), compare=False)  # arrival of each event, since the request was sent
+
+    def counted_at_s(self, stream: Stream) -> list[float]:
+        """Return the arrival of each event that counts."""
+        return [at_s for event, at_s in zip(self.events, self.at_s, strict=True) if counts(event, stream)]
 
     def described(self) -> str:
         first = HttpResponse(self.status, self.events[0] if self.events else self.body, self.headers).described()
@@ -250,7 +324,7 @@ async def read_stream(response: aiohttp.ClientResponse, stream: Stream, sent_s: 
     if response.status >= 300:
         return StreamResponse(response.status, await response.content.read(MOST_SHOWN), headers)
     await read_events(response, stream, take)
-    return StreamResponse(response.status, b"\n".join(events), headers, tuple(events), tuple(at_s))
+    return StreamResponse(response.status, b"\n".join(events), headers, events=tuple(events), at_s=tuple(at_s))
 
 
 async def fetch_stream(

@@ -9,7 +9,7 @@ import aiohttp
 import psutil
 
 from under_siege.load.background import in_background
-from under_siege.load.body_rule import as_json, values_at
+from under_siege.load.body_rule import as_json, keys_of, values_at
 from under_siege.load.http_client import fetch
 from under_siege.load.request import Backlog
 from under_siege.record.record import CaseFailedError, Drain, Record
@@ -26,7 +26,7 @@ BUSY_CPUS = 0.2  # an idle server uses fewer CPUs than this, on average
 async def pending(session: aiohttp.ClientSession, url: str, backlog: Backlog, timeout_s: float) -> float:
     """Return the number of queued jobs that the server reports; raise CaseFailedError if it reports no number."""
     answer = await fetch(session, url + backlog.path, timeout_s)
-    values = list(values_at(as_json(answer.body), backlog.json.split(".")))
+    values = list(values_at(as_json(answer.body), keys_of(backlog.json)))
     if len(values) != 1 or isinstance(values[0], bool) or not isinstance(values[0], int | float):
         raise CaseFailedError("no_backlog", f"{backlog.path} has no number at {backlog.json!r}: {answer.described()}")
     return float(values[0])

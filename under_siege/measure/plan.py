@@ -162,7 +162,7 @@ class Plan:
             headers=headers,
             request=self.load.request,
             of_a_job=self.load.posts_jobs,
-            stream=self.load.stream,
+            stream=expected.stream or self.load.stream,
             cycle_s=_cycle_s(self.load_of(case)),
         )
 

@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import itertools
+import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,22 +13,34 @@ import aiohttp
 
 from common.errors import BadInputError
 from under_siege import formatting
+from under_siege.formatting import legible
+from under_siege.host.commands import run_command
 from under_siege.host.environments import environment_beside, environment_with, with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
-from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
-from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, MOST_PATHS, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.fresh_values import differs_by_user, how_to_vary, names_in_request
 from under_siege.load.http_client import HttpResponse, client
-from under_siege.load.request import MixedRequest, Stream
-from under_siege.load.streams import EVENT_STREAM, EventParser, StreamResponse, quoted_error, reports_error
+from under_siege.load.request import CHUNKS, MixedRequest, Stream
+from under_siege.load.streams import (
+    ERROR_STATUS,
+    EVENT_STREAM,
+    EventParser,
+    StreamResponse,
+    counts,
+    places_of_text,
+    quoted_error,
+    reported_error,
+    reports_error,
+)
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
-from under_siege.measure.server import MOST_RESPONSE_BYTES, Server, running
+from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, WORKERS, Case
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import SkippedServer
+from under_siege.secrets import masked
 from under_siege.suite.expected_response import (
     Expectation,
     Expectations,
@@ -58,6 +71,7 @@ OPTIONS_FOR = {  # by status
 CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
+MOST_QUOTED = 80  # number of characters of an event that an error quotes
 MOST_NAMED = 5  # maximum number of files to name in an error
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
@@ -291,11 +305,13 @@ def _expectation(
     took_s = min(times_s)
     if not plan.suite.has_task:
         _warn_of_a_cache(plan, case, watcher, wanted, times_s)
-    events = answers[0].events if isinstance(answers[0], StreamResponse) else (answers[0].body,)
-    if wanted.status < 400 and (error := next(filter(reports_error, events), None)) is not None:
-        watcher.warn(f"{case.server} reports an error with status {wanted.status}: {quoted_error(error)}")
+    errors = list(map(_error_in, answers)) if wanted.status < ERROR_STATUS else []
+    if error := next(filter(None, errors), None):
+        share = f" in {len(errors) - errors.count(None)} of {len(errors)} responses" if None in errors else ""
+        watcher.warn(f"{case.server} reports an error with status {wanted.status}{share}: {quoted_error(error)}")
+        answers = [answer for answer, error in zip(answers, errors, strict=True) if not error] or answers
     if plan.load.stream:
-        return _expected_events(plan, case, watcher, wanted, plan.load.stream, answered)
+        return _expected_events(plan, case, watcher, wanted, plan.load.stream, (answers, times_s))
     if answers[0].headers.get("content-type", "").startswith(EVENT_STREAM):
         option = "--stream sse" if plan.suite.application else 'stream = "sse" under [load]'
         watcher.warn(f"{case.server} sends a stream of events; to measure when each event arrives, use {option}")
@@ -319,6 +335,13 @@ def _expectation(
             f"if this is intended, {_looser(plan, wanted.rule, odd.body, first)}"
         )
     return expectation
+
+
+def _error_in(answer: HttpResponse) -> bytes | None:
+    """Return what reports an error in a response, although its status says success, or None."""
+    if isinstance(answer, StreamResponse):
+        return next(filter(reports_error, answer.events), None)
+    return reported_error(answer.body, answer.headers.get("content-type", ""))
 
 
 def _warn_of_a_cache(
@@ -346,6 +369,7 @@ def _expected_events(
     """Return the expected events of a stream, based on the streams of a server; warn if these differ."""
     streams, took_s = [answer.events for answer in answered[0] if isinstance(answer, StreamResponse)], min(answered[1])
     events = streams[0]
+    stream = _with_text(plan, stream, events)
     if wanted.answer is not None:
         parser = EventParser(stream.kind)
         events = (*parser.feed(wanted.answer), *parser.end())
@@ -374,6 +398,20 @@ def _expected_events(
     return expectation
 
 
+def _with_text(plan: Plan, stream: Stream, events: Sequence[bytes]) -> Stream:
+    """Return the stream with the places of its text, if the user names them, or if its format is known."""
+    if not stream.text:
+        return stream if stream.kind == CHUNKS else replace(stream, text=places_of_text(events))
+    if not any(counts(event, stream) for event in events):
+        option = "--first" if plan.suite.is_from_options else f"{plan.suite.source}: load.first ="
+        seen = " and ".join(repr(masked(legible(event.decode(errors="replace")))[:MOST_QUOTED]) for event in events[:2])
+        raise BadInputError(
+            f"{option} {stream.text[0]}: expected an event with it, but none of the {len(events):,} events of a stream "
+            f"has it; the first: {seen or 'none'}"
+        )
+    return stream
+
+
 def _differing(streams: Sequence[Sequence[bytes]], right: Sequence[bytes]) -> tuple[bytes, bytes]:
     """Return the first event that differs from the expected one, and the expected event."""
     pairs = (pair for events in streams for pair in zip(events, right, strict=False))
@@ -391,10 +429,11 @@ def _strictest_rule(bodies: Sequence[bytes]) -> BodyRule:
 def _looser(plan: Plan, rule: BodyRule, body: bytes, right: bytes) -> str:
     """Say which options, or which setting under [expect], would make both responses correct."""
     paths = rule.differing_paths(body, right)
+    paths = paths if len(paths) <= MOST_PATHS else []
     if plan.suite.is_from_options:
         return " ".join(["use", *(f"--ignore {shlex.quote(path)}" for path in paths)] if paths else ["use --any-body"])
     if paths:
-        names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
+        names = ", ".join(json.dumps(path, ensure_ascii=False) for path in (*rule.ignored, *paths))
         return f"put ignore = [{names}] under [expect]"
     looser = 'body = "json" or body = "any"' if rule.mode == SAME else 'body = "any"'
     return f"put {looser} under [expect]"
@@ -424,39 +463,47 @@ async def _answers(
             times, answers = list[float](), list[HttpResponse]()
             for _ in range(REFERENCE_REQUESTS):
                 asked_s = server.age_s()
-                answers.append(await server.while_alive(_answer(plan, server, session, one, len(answers))))
+                right = answers[0].body if answers else b""
+                asking = _answer(plan, server, session, one, right, is_repeated=bool(answers))
+                answers.append(await server.while_alive(asking))
                 times.append(server.age_s() - asked_s)
             found.append((answers, times))
         may_vary = [
             (one, answers)
             for one, (answers, _) in zip(wanted, found, strict=True)
-            if plan.suite.finds_rule and not plan.load.stream and isinstance(as_json(answers[0].body), dict)
+            if plan.suite.finds_rule and not plan.load.stream and isinstance(as_json(answers[0].body), dict | list)
         ]
         if may_vary:
             await server.while_alive(asyncio.sleep(CLOCK_S))
         for one, answers in may_vary:
-            answers.append(await server.while_alive(_answer(plan, server, session, one)))
+            answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
         if differs_by_user(plan.load_of(case)):
             await server.while_alive(server.set_up(session, 2))
             for one, (answers, _) in zip(wanted, found, strict=True):
-                answers.append(await server.while_alive(_answer(plan, server, session, one)))
+                answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
             await server.while_alive(server.ready(session))
             await server.while_alive(server.set_up(session))
             for one, answers in may_vary:
-                answers.append(await server.while_alive(_answer(plan, server, session, one)))
+                answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     return found
 
 
 async def _answer(
-    plan: Plan, server: Server, session: aiohttp.ClientSession, wanted: MixedRequest, succeeded: int = 0
+    plan: Plan,
+    server: Server,
+    session: aiohttp.ClientSession,
+    wanted: MixedRequest,
+    right: bytes,
+    *,
+    is_repeated: bool = False,
 ) -> HttpResponse:
-    """Return the response to a request; `succeeded` is the number of equal requests before."""
+    """Return a response; `right` is an earlier one, which it may equal. `is_repeated`: the same server has sent it."""
     try:
         async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
             named = wanted if wanted.path else None
-            answer = await server.send_load_request(session, LONGEST_REFERENCE_S, MOST_RESPONSE_BYTES, named)
+            answer = await server.send_load_request(session, LONGEST_REFERENCE_S, right, named)
     except TimeoutError:
         option = "--events 100" if server.is_application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"
@@ -471,7 +518,7 @@ async def _answer(
             options = f"; if this is right, use --status {answer.status}"
         elif 300 <= answer.status < 400:
             options = server.redirect_remedy(answer)
-        elif succeeded and answer.status >= 400 and answer.status not in BUSY:
+        elif is_repeated and answer.status >= 400 and answer.status not in BUSY:
             request = wanted.request if wanted.path else plan.load.request
             if "n" not in names_in_request(server.load_url + wanted.path, request):
                 once = f"the same request succeeds only once ({wanted.status}, then {answer.described()})"

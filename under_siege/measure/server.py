@@ -50,7 +50,7 @@ from under_siege.load.http_client import HttpResponse, fetch, must_accept_connec
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import MixedRequest, Request, filled
 from under_siege.load.simulated_user import SimulatedUser
-from under_siege.load.streams import fetch_stream
+from under_siege.load.streams import BROKEN, fetch_stream
 from under_siege.measure.plan import Plan
 from under_siege.measure.server_command import Start, start_of
 from under_siege.paths import HOST
@@ -64,7 +64,6 @@ RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
 SHOWN_ROUTES = 6
-MOST_RESPONSE_BYTES = 16_000_000
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -175,18 +174,28 @@ class Server:
         try:
             return await work
         except CaseFailedError as failed:
-            may_say = failed.code in ("error_answer", "not_ready", "refused_request")
-            if not may_say or not await until(lambda: bool(last_error(self._all_stderr())), STDERR_LIMIT_S):
+            if failed.code not in ("error_answer", "not_ready", "refused_request", BROKEN):
                 raise
-            said, cause = self._all_stderr(), known_cause(self._all_stderr())
-            more = f"; {cause}" if cause else ""
-            raise CaseFailedError(
-                failed.code, f"{failed}; the last error on stderr: {last_error(said)}{more}"
-            ) from None
+            if not await until(lambda: bool(self._error_and_cause()), STDERR_LIMIT_S):
+                raise
+            raise CaseFailedError(failed.code, f"{failed}; {self._error_and_cause()}") from None
+
+    def _error_and_cause(self) -> str:
+        said = self._all_stderr()
+        error, cause = last_error(said), known_cause(said)
+        return "; ".join(filter(None, [error and f"the last error on stderr: {error}", cause]))
 
     def gil_enabled_by(self) -> str:
         """Return the module that enabled the GIL, according to free-threaded Python's warning, or an empty string."""
         warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
+        return warning[1] if warning else ""
+
+    def consumed_iterators(self) -> str:
+        """Return which iterators Django reads to their end before it sends them, according to its warning, or nothing.
+
+        They are `synchronous` under ASGI, or `asynchronous` under WSGI.
+        """
+        warning = re.search(r"StreamingHttpResponse must consume (\w+) iterators", self._all_stderr())
         return warning[1] if warning else ""
 
     def _all_stderr(self) -> str:
@@ -222,7 +231,7 @@ class Server:
             said += f"; its last error: {error}"
         if cause := known_cause(self._all_stderr()):
             said += f"; {cause}"
-        if status == 0 and not error and self.age_s() < self._limit_s:
+        elif status == 0 and not error and self.age_s() < self._limit_s:
             said += "; if it runs in the background, configure it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
 
@@ -258,7 +267,7 @@ class Server:
         return sent
 
     async def send_load_request(
-        self, session: aiohttp.ClientSession, limit_s: float, expected_bytes: int = 0, one: MixedRequest | None = None
+        self, session: aiohttp.ClientSession, limit_s: float, right: bytes = b"", one: MixedRequest | None = None
     ) -> HttpResponse:
         """Send a request of the load and return the response; raise the same errors as `fetch`."""
         url, request = (self.url + one.path, one.request) if one else (self.load_url, self._load_request)
@@ -266,19 +275,19 @@ class Server:
         if self._stream:
             return await fetch_stream(session, url, limit_s, self._stream, request)
         send = fetch_job if self._posts_jobs else fetch
-        return await send(session, url, limit_s, expected_bytes, request)
+        return await send(session, url, limit_s, right, request)
 
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
         """Return the response that shows whether the server is ready, or None if only a connection was opened."""
         if self.ping is not None:
-            return await fetch(session, self.url + self.ping.path, limit_s, MOST_RESPONSE_BYTES, self.ping.request)
+            return await fetch(session, self.url + self.ping.path, limit_s, b"", self.ping.request)
         if not self.setup and (self._load_request.may_be_repeated or self._posts_jobs):
             if self._stream:  # it may be endless
                 first = replace(self._stream, most_events=1)
                 url, request = self.filled(self.load_url, self._load_request)
                 return await fetch_stream(session, url, limit_s, first, request)
             # Once the server listens, it may take as long as one task.
-            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S), MOST_RESPONSE_BYTES)
+            return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S))
         await must_accept_connections(self.url)
         return None
 

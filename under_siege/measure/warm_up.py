@@ -19,9 +19,9 @@ from under_siege.host.cpu_division import server_cpus
 from under_siege.host.managed_process import ManagedProcess, Tail
 from under_siege.host.programs import Tool
 from under_siege.load.content_encoding import BROWSERS
-from under_siege.load.http_client import MORE_BYTES, HttpResponse, fetch, open_request, read_raw_response, read_response
+from under_siege.load.http_client import HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
-from under_siege.load.request import ACCEPT_ENCODING, Request
+from under_siege.load.request import ACCEPT_ENCODING, Request, Stream
 from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
@@ -56,7 +56,7 @@ class ReplayedRequest:
     address: str
     in_a_row: int = 1  # number of requests on one connection
 
-    async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
+    async def ask(self, url: str, limit_s: float, number: int = 0) -> HttpResponse:
         """Send request `number` repeatedly (`in_a_row` times) on one connection, and return the last response.
 
         Raises:
@@ -73,7 +73,7 @@ class ReplayedRequest:
                 port = parts.port or (443 if tls else 80)
                 reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
                 with contextlib.closing(writer):
-                    return await self._last_answer(reader, writer, request, expected_bytes + MORE_BYTES)
+                    return await self._last_answer(reader, writer, request, what)
         except ConnectionRefusedError as error:
             raise CaseFailedError("refused", f"{what}, was refused: {error.strerror}") from None
         except TimeoutError:
@@ -84,15 +84,15 @@ class ReplayedRequest:
             raise CaseFailedError("no_answer", f"{what}: the response is incomplete or not HTTP") from None
 
     async def _last_answer(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, most_bytes: int
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, what: str
     ) -> HttpResponse:
         method = request.partition(b" ")[0].decode("latin-1")
         writer.write(request)
-        answer = await read_raw_response(reader, method, most_bytes)
+        answer = await read_raw_response(reader, method, what)
         with contextlib.suppress(ConnectionError, EOFError):  # the server may close the connection
             for _ in range(self.in_a_row - 1):
                 writer.write(request)
-                answer = await read_raw_response(reader, method, most_bytes)
+                answer = await read_raw_response(reader, method, what)
                 if b" HTTP/1.0\r\n" in request and "keep-alive" not in answer.headers.get("connection", "").lower():
                     raise CaseFailedError(
                         "keep_alive",
@@ -192,7 +192,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     for _ in range(count):
         answer = await server.while_alive(verify(session, server, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
-    _note_what_it_sends(answer, record)
+    _note_what_it_sends(answer, expected, record)
     is_short = record.idle_answer_s <= (SLOWEST_STREAM_S if expected.stream else SLOWEST_ASKED_AGAIN_S)
     if record.round == 1 and not record.has_task and is_short:
         asked = _encoding_for_browsers(session, server, expected, record)
@@ -221,6 +221,8 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         await server.while_alive(_count_together(server, session, expected, bodies, len(_processes(seen))))
     if expected.size_bytes < 0:  # the order of keys differs
         record.answer_bytes = -1
+    if expected.stream:
+        record.consumed_iterators = server.consumed_iterators()
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
@@ -244,14 +246,18 @@ async def _count_together(
             raise CaseFailedError("own_state", f"{why}; {how}")
 
 
-def _note_what_it_sends(answer: HttpResponse, record: Record) -> None:
+def _note_what_it_sends(answer: HttpResponse, expected: Expectation, record: Record) -> None:
     """Record properties of the idle server's response."""
     record.sets_cookies = "set-cookie" in answer.headers
     record.content_encoding = answer.headers.get("content-encoding", "")
-    if isinstance(answer, StreamResponse):
-        record.idle_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
+    if isinstance(answer, StreamResponse) and expected.stream:
+        record.idle_events_s = _first_times(answer, expected.stream)
     if "transfer-encoding" in answer.headers or record.content_encoding:
         record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
+
+
+def _first_times(answer: StreamResponse, stream: Stream) -> list[float]:
+    return [round(at_s, 6) for at_s in answer.counted_at_s(stream)[:MOST_IDLE_EVENTS]]
 
 
 async def _encoding_for_browsers(
@@ -261,7 +267,8 @@ async def _encoding_for_browsers(
 
     If the response is a stream, record when its events arrive.
     """
-    if expected.mix or expected.files or expected.of_a_job or not expected.request.may_be_repeated:
+    is_asked = expected.stream or expected.request.may_be_repeated  # the load opens the same stream many times
+    if expected.mix or expected.files or expected.of_a_job or not is_asked:
         return None
     url, sent = server.filled(server.load_url, expected.request)
     others = [header for header in sent.headers if header[0].lower() != ACCEPT_ENCODING]
@@ -270,10 +277,10 @@ async def _encoding_for_browsers(
         if expected.stream:
             request = replace(request, headers=(*others, ("Accept-Encoding", STREAM_ENCODINGS)))
             answer = await fetch_stream(session, url, LEAST_TIMEOUT_S, expected.stream, request)
-            record.browser_events_s = [round(at_s, 6) for at_s in answer.at_s[:MOST_IDLE_EVENTS]]
+            record.browser_events_s = _first_times(answer, expected.stream)
             return answer.headers.get("content-encoding", "")
         async with open_request(session, url, request, LEAST_TIMEOUT_S) as response:
-            await read_response(response, len(expected.answer), is_decoded=False)
+            await read_response(response, expected.answer, is_decoded=False)
             return response.headers.get("Content-Encoding", "")
     except (aiohttp.ClientError, CaseFailedError, TimeoutError, ValueError):
         return None
@@ -314,20 +321,23 @@ async def verify(
         CaseFailedError: the response is wrong or missing.
     """
     url, expected = expected.for_request(server.load_url)
-    limits = expected.timeout_s(users), len(expected.answer)
+    limit_s = expected.timeout_s(users)
     method = "POST" if expected.of_a_job else expected.request.method
     sent_url, request = server.filled(url, expected.request)
     try:
         if replay is not None:
-            answer = await replay.ask(sent_url, *limits, expected.number)
+            answer = await replay.ask(sent_url, limit_s, expected.number)
         elif expected.stream:
-            answer = await fetch_stream(session, sent_url, limits[0], expected.stream, request)
+            answer = await fetch_stream(session, sent_url, limit_s, expected.stream, request)
         else:
-            answer = await (fetch_job if expected.of_a_job else fetch)(session, sent_url, *limits, request)
+            send = fetch_job if expected.of_a_job else fetch
+            answer = await send(session, sent_url, limit_s, expected.answer, request)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
-        is_error = answer.status != expected.status or any(map(reports_error, getattr(answer, "events", ())))
+        is_error = answer.status != expected.status or any(
+            map(reports_error, getattr(answer, "events", (answer.body,)))
+        )
         code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""

@@ -311,11 +311,13 @@ class Record(_CaseMeasurement, kw_only=True):
     unlisted_losses: Count = 0  # requests without a response that the tool reports only as a total
     bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces the rows of tools that report only totals
     stream: str = ""  # how the events of responses were read: `sse`, `lines` or `chunks`; empty: not event by event
+    text_events: list[str] = []  # which events of streams count, by JSON path or pattern; empty: all events
     client_stalls_s: list[Seconds] = []  # the longest times for which the bench's client could not run
     reconnected: Count = 0  # requests that the client repeated, because the server had closed an idle connection
     # The arrivals of the events of a stream of the idle server, since the request: to the load, and to a browser.
     idle_events_s: list[Seconds] = []
     browser_events_s: list[Seconds] = []
+    consumed_iterators: str = ""  # `synchronous` or `asynchronous`: Django warned that it reads these to their end
     keep_alive: bool = False
     tool_cpus: Positive | None = None  # CPUs that the tool can use
     load_cpus: Count = 0  # CPUs that only the tool and the bench could use

@@ -15,10 +15,10 @@ from under_siege.judge.summary import EventTimes, Summary, half_width
 from under_siege.judge.verdict_rules import OK
 from under_siege.show.case_names import short, with_file
 from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
+from under_siege.show.columns import with_first_text
 from under_siege.show.view import finite
 
 GAPS, FIRST = "gaps between events", "first event"
-_COLOURS = {GAPS: "var(--line-0)", FIRST: "var(--line-1)"}
 _ROOM = 1.08  # length of an axis as a multiple of the largest plausible value; longer bars are cut
 _LEAST_S = 0.0005  # shorter times are drawn at this value, because the axis is logarithmic
 _DROP = 0.7  # height of the longest ping, as a multiple of the height of the highest curve of responses
@@ -354,13 +354,15 @@ def stream_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], ma
         marks_each: marks per distribution; each represents an equal share of the events.
     """
     names = names_of(cases, [_gaps_in_words(case.gap_s) for case in cases], "gap_p99_s")
+    first = with_first_text(FIRST, cases)
+    colours = {GAPS: "var(--line-0)", first: "var(--line-1)"}
     marks: Rows = []
     medians: Rows = []
     for name, runs in zip(names, rounds, strict=True):
         streams = [run.streams for run in runs if run.streams]
         for what, samples in (
             (GAPS, [each.gaps for each in streams]),
-            (FIRST, [each.first_events for each in streams]),
+            (first, [each.first_events for each in streams]),
         ):
             drawn = [
                 {"row": name, "kind": what, "wait_s": value} for value in _quantiles(together(samples), marks_each)
@@ -372,8 +374,8 @@ def stream_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], ma
     scale = {"type": "log", "domain": [_LEAST_S, longest_s * 2], "nice": False}
     axis = {"orient": "top", "values": powers, "labelExpr": TIME}
     x = quantity("wait_s", title="waiting time of users, logarithmic", scale=scale, axis=axis)
-    colour = kind("kind", scale={"domain": list(_COLOURS), "range": list(_COLOURS.values())}, legend={"orient": "top"})
-    place = {"x": x, "color": colour, "yOffset": kind("kind", scale={"domain": list(_COLOURS)})}
+    colour = kind("kind", scale={"domain": list(colours), "range": list(colours.values())}, legend={"orient": "top"})
+    place = {"x": x, "color": colour, "yOffset": kind("kind", scale={"domain": list(colours)})}
     return in_rows(
         names,
         marks,

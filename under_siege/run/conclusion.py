@@ -28,6 +28,7 @@ from under_siege.show.case_names import (
     varying,
     without_capital,
 )
+from under_siege.show.columns import with_first_text
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -326,7 +327,7 @@ class _SameLoad:
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
         if first := candidate.summary.first_event_s:
-            facts.append(("first event", _p50_and_p99(first)))
+            facts.append((with_first_text("first event", [candidate.summary]), _p50_and_p99(first)))
         if candidate.summary.gap_s:
             facts.append(("gaps", candidate.gaps))
         if candidate.summary.ping_s:

@@ -20,6 +20,7 @@ from under_siege.run import chart_headlines, charts
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show.case_names import across, cases_of, full_name, in_words, label
 from under_siege.show.charts import Chart
+from under_siege.show.columns import with_first_text
 from under_siege.show.notes import of_siege
 from under_siege.show.view import Figure
 from under_siege.trace import view as trace_view
@@ -101,10 +102,10 @@ def _sweeps(comparison: Comparison) -> Iterator[Figure]:
                 )
                 yield Figure(
                     f"{over.chart_name}-sweep",
-                    _title(over, sweep, what),
-                    _how(over, sweep, comparison),
+                    with_first_text(_title(over, sweep, what), comparison.cases),
+                    with_first_text(_how(over, sweep, comparison), comparison.cases),
                     partial(curves, comparison, places, sweep.along, over),
-                    f"{capitalized(over.chart_title)}. Rates: {rates}",
+                    with_first_text(f"{capitalized(over.chart_title)}. Rates: {rates}", comparison.cases),
                     on_page=number < MOST_SETTINGS and over.is_on_page,
                     conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
                 )
@@ -211,10 +212,11 @@ def _work(field: Field, conditions: str) -> Iterator[Figure]:
 def _streams(field: Field, conditions: str, dots: int) -> Figure:
     return Figure(
         "streams",
-        "First events and gaps",
-        f"How long users waited for the first event, and between two events. Each thin line is {100 // dots} % of the "
-        "events, and the thick line is the median. Further left is better; a long tail to the right means that streams "
-        "stutter. If fewer lines are drawn, the load ended before these events arrived.",
+        with_first_text("First events and gaps", field.cases),
+        with_first_text("How long users waited for the first event, and between two events.", field.cases)
+        + f" Each thin line is {100 // dots} % of the events, and the thick line is the median. Further left is "
+        "better; a long tail to the right means that streams stutter. If fewer lines are drawn, the load ended before "
+        "these events arrived.",
         partial(_streams_chart, field, dots),
         "Gaps, 99th percentile: "
         + _each(field.cases, lambda case: formatting.seconds_or(case.gap_s.p99 if case.gap_s else None, "unknown")),

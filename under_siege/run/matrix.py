@@ -12,7 +12,7 @@ from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
 from under_siege.record.case import Value, axis
 from under_siege.show.case_names import across, at, cases_of, in_words, name_of, told_apart, varying
-from under_siege.show.columns import name_in_table, text_of
+from under_siege.show.columns import name_in_table, text_of, with_first_text
 from under_siege.show.view import Cell, Column, Medium, Row, Table, Tone, View
 
 WIDEST_HEADING = 24  # maximum number of letters of an axis value in a heading
@@ -67,7 +67,7 @@ def _legend_of_cells(comparison: Comparison) -> str:
     figures = ["events per second" if has_streams else "transactions per second"]
     if any(case.of_ceiling is not None for case in cases):
         figures.append("share of the ceiling")
-    figures += ["first event p99", "gap p99"] if has_streams else []
+    figures += [with_first_text("first event p99", cases), "gap p99"] if has_streams else []
     if any(case.ping_s for case in [*cases, *ceilings]):
         figures.append("ping p99")
     return f"each cell: {', '.join(figures)}"

@@ -12,6 +12,7 @@ from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import Value, axis
 from under_siege.show.case_names import across, at, cases_of, in_plain_words, label, name_of, with_name
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
+from under_siege.show.columns import with_first_text
 
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
 _WIDE_RANGE = 16  # an axis is logarithmic if its largest value is at least this multiple of its smallest
@@ -30,7 +31,8 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Metr
     scale = {"type": "log", "nice": False} if is_wide else {"zero": False}
     title = "concurrent users" if along == "users" else along
     x = quantity("along", title=title, scale=scale, axis={"values": values, "format": "~g"})
-    y = quantity("value", title=f"{over.chart_title}{' · dashed: the ceiling' if ceilings else ''}")
+    of_values = with_first_text(over.chart_title, comparison.cases)
+    y = quantity("value", title=f"{of_values}{' · dashed: the ceiling' if ceilings else ''}")
     if over.is_logarithmic:
         y |= {"scale": {"type": "log"}, "axis": {"labelExpr": _TIMES, "tickCount": 5}}
     names = list(dict.fromkeys(row["name"] for row in rows))

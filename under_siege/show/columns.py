@@ -1,5 +1,6 @@
 """Choose the columns of the comparison table, and fill their cells."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from under_siege import formatting
 from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
+from under_siege.record.record import Record
 from under_siege.show.case_names import varying
 from under_siege.show.view import Cell, Column, Tone
 
@@ -25,6 +27,11 @@ class MetricColumn:
         return Cell(text_of(self.metric, summary), Tone.BEST if self.metric.key in summary.best else Tone.PLAIN)
 
 
+def with_first_text(text: str, measured: Sequence[Summary | Record]) -> str:
+    """Return a text about first events, which says `first text` if only events with text count."""
+    return re.sub(r"irst(\s)event", r"irst\1text", text) if any(each.text_events for each in measured) else text
+
+
 def columns_for(shown: Sequence[Summary]) -> list[MetricColumn]:
     """Return the columns in which at least one case has a figure.
 
@@ -36,9 +43,8 @@ def columns_for(shown: Sequence[Summary]) -> list[MetricColumn]:
     def column(metric: Metric) -> Column:
         is_wide = metric.is_wide or (has_streams and metric.key.startswith("response_"))  # of whole streams
         name = metric.of_streams if has_streams and metric.of_streams else metric.column
-        return Column(
-            name, "" if name != metric.column else metric.in_terminal, is_wide=is_wide and name not in differing
-        )
+        heading = "" if name != metric.column else with_first_text(metric.in_terminal, shown)
+        return Column(with_first_text(name, shown), heading, is_wide=is_wide and name not in differing)
 
     return [
         MetricColumn(metric, column(metric))

@@ -1,7 +1,7 @@
 """Load a server: users in a closed loop, who may pause, or requests at given times. Every load of the bench's own.
 
-The script prints `ready`. If users send requests before the load, it reads a line of JSON with them, sends them, and
-prints `set up`, or `failed|` and the reason:
+The script reports `"ready"`. If users send requests before the load, it reads a line of JSON with them, sends them, and
+reports `{"setup": REASON}`, whose reason is empty unless a request failed:
     setup           a list of requests: path, method, headers, body (base64), and the right status or null
     url             the address of the server
     users           the number of users
@@ -26,15 +26,14 @@ Then it reads one line of JSON, the order:
     is_precise      whether to send requests on time at the cost of memory and other processes, for loads of seconds
     digit           see above
 
-It prints a line for each request, in the order in which they end, with times of `time.monotonic`:
-    USER,REQUEST,DUE,SENT,ENDED,STATUS,SIZE,OUTCOME|PROBLEM
-`OUTCOME` is that of the table of requests. Only the first problems have a text. Before the line of a stream, it prints
-the microseconds from its request to its first event, and between its events, in one or more lines:
-    events,USER,FIRST GAP GAP ...
-After SIGTERM, when stdin is closed, or when `count` requests have ended, it cuts off the other requests, prints their
-lines with the outcome `open`, and then:
-    reconnected,N       how many requests were repeated, because the server had just closed an idle connection
-    stalls,S S ...      the longest times in seconds for which the script could not run, the longest first
+It reports the fields of a `ClientRow` for each request, in the order in which they end. Only the first problems have a
+text. Before the row of a stream, it reports the microseconds from its request to its first event that counts, and
+between these events, in one or more lines:
+    {"user": USER, "waits_us": [FIRST, GAP, GAP, ...]}
+After SIGTERM, when stdin is closed, or when `count` requests have ended, it cuts off the other requests, reports their
+rows with the outcome `open`, and then an object with:
+    reconnected     how many requests were repeated, because the server had just closed an idle connection
+    stalls_s        the longest times in seconds for which the script could not run, the longest first
 """
 
 import asyncio
@@ -55,24 +54,26 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.errors import one_line
-from under_siege.load.client import SET_UP, SETUP_FAILED
+from under_siege.load.body_rule import ANY
+from under_siege.load.client import SETUP
 from under_siege.load.content_encoding import decoded
 from under_siege.load.fresh_values import names_in_request, numbers
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.jobs import job_result
 from under_siege.load.request import Pause, Request, RightAnswer, SetupRequest
 from under_siege.load.simulated_user import ARRIVING, SimulatedUser
-from under_siege.load.streams import BROKEN, EventCheck, read_events
+from under_siege.load.streams import BROKEN, EventCheck, error_instead_of, read_events
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import LARGEST_INDEX, outcome_of
 from under_siege.secrets import masked
 
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; a precise load needs little CPU time, but must send requests on time
-MOST_BYTES = 64_000_000  # maximum size of a body; a request with a longer response counts as wrong
+MOST_KEPT = 1_000_000  # number of bytes of a body to keep if bodies are not compared; an error is shorter
 MOST_PROBLEMS, LONGEST_PROBLEM = 20, 300
 EVENTS_PER_LINE = 1000
 LOOK_S = 0.005  # interval at which the script checks whether it keeps up
@@ -96,7 +97,7 @@ class Load:
         self._requests = [(data["url"], _request(data)) for data in order["requests"]]
         self._rights = [RightAnswer.from_json(data["right"]) for data in order["requests"]]
         self._vary = [bool(people or names_in_request(*request)) for request in self._requests]
-        self._lines: list[str] = []
+        self._lines: list[bytes] = []
         self._problems = self._reconnected = 0
         self._stalls_s: list[float] = []  # a heap of the longest
 
@@ -111,8 +112,8 @@ class Load:
         for task in (*background, *waiting):
             task.cancel()
         results = await asyncio.gather(*background, *waiting, return_exceptions=True)
-        stalls_s = " ".join(f"{stall_s:.4f}" for stall_s in sorted(self._stalls_s, reverse=True))
-        self._lines.append(f"reconnected,{self._reconnected}\nstalls,{stalls_s}\n")
+        stalls_s = [round(stall_s, 4) for stall_s in sorted(self._stalls_s, reverse=True)]
+        self.report({"reconnected": self._reconnected, "stalls_s": stalls_s})
         self._flush()
         for result in results:  # a fault of this script must not look like an idle server
             if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
@@ -156,20 +157,19 @@ class Load:
             await exchange.send(*self._requests[index], self._given["timeout_s"], posts_jobs=self._given["posts_jobs"])
         finally:
             ended_s = time.monotonic()
-            due_s = sent_s if due_s is None else due_s
             exchange.note_events()
-            times = f"{due_s:.6f},{sent_s:.6f},{ended_s:.6f}"
-            line = f"{user},{index},{times},{exchange.status},{exchange.size_bytes},{exchange.outcome}|"
+            times_s = sent_s if due_s is None else due_s, sent_s, ended_s
+            problem = ""
             if exchange.problem and self._problems < MOST_PROBLEMS:
                 self._problems += 1
                 if person is not None:
                     person.hide_secrets()
-                line += masked(" ".join(exchange.problem.split()))[:LONGEST_PROBLEM]
-            self._lines.append(line + "\n")
+                problem = masked(" ".join(exchange.problem.split()))[:LONGEST_PROBLEM]
+            self.report([user, index, *times_s, exchange.status, exchange.size_bytes, exchange.outcome, problem])
         return exchange.outcome
 
-    def note_events(self, user: int, waits_us: Sequence[int]) -> None:
-        self._lines.append(f"events,{user},{' '.join(map(str, waits_us))}\n")
+    def report(self, value: object) -> None:
+        self._lines.append(msgspec.json.encode(value) + b"\n")
 
     def note_reconnection(self) -> None:
         self._reconnected += 1
@@ -182,7 +182,7 @@ class Load:
 
     def _flush(self) -> None:
         if self._lines:
-            output, self._lines = "".join(self._lines).encode(), []
+            output, self._lines = b"".join(self._lines), []
             while output:
                 output = output[os.write(1, output) :]
 
@@ -264,31 +264,36 @@ class Exchange:
     async def _read(self, url: str, request: Request) -> None:
         async with await self._open(url, request) as response:
             self.status = response.status
-            answer = await read_response(response, MOST_BYTES, is_decoded=False)  # sizes count as sent
-        self.size_bytes = len(answer.body)
+            kept = {"most_kept": MOST_KEPT} if self._right.rule.mode == ANY else {}
+            answer = await read_response(response, self._right.answer, is_decoded=False, **kept)  # sizes count as sent
+        self.size_bytes = len(answer.body) + answer.rest_bytes
         encodings = answer.headers.get("content-encoding", "")
-        self._judge(answer.status, decoded(answer.body, encodings) if encodings else answer.body, answer.headers)
+        body = answer.body if answer.rest_bytes or not encodings else decoded(answer.body, encodings)
+        self._judge(answer.status, body, answer.headers)
 
     async def _post_job(self, url: str, request: Request) -> None:
-        answer = await job_result(self._session, url, request, MOST_BYTES)
+        answer = await job_result(self._session, url, request, self._right.answer)
         self.status, self.size_bytes = answer.status, len(answer.body)
         self._judge(answer.status, answer.body, answer.headers)
 
     def _judge(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.problem = self._right.problem(body, headers) if status == self._right.status else f"status {status}"
-        self.outcome = outcome_of(status, [self._right.status], has_right_body=not self.problem)
+        right = self._right
+        problem = right.problem(body, headers) or error_instead_of(right, body, headers.get("content-type", ""))
+        self.problem = problem if status == right.status else f"status {status}"
+        self.outcome = outcome_of(status, [right.status], has_right_body=not self.problem)
 
     async def _read_stream(self, url: str, request: Request, timeout_s: float) -> None:
         stream, last_s = self._right.stream, time.monotonic()
         assert stream is not None
-        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream.kind)
+        check = EventCheck(self._right.rule, self._right.events, self._right.event_count, stream)
 
         def take(event: bytes) -> None:
             nonlocal last_s
             now_s = time.monotonic()
+            if not check.take(event):
+                return
             self._waits_us.append(round((now_s - last_s) * 1e6))
             last_s = now_s
-            check.take(event)
             if len(self._waits_us) >= EVENTS_PER_LINE:
                 self.note_events()
 
@@ -308,7 +313,7 @@ class Exchange:
 
     def note_events(self) -> None:
         if self._waits_us:
-            self._load.note_events(self._user, self._waits_us)
+            self._load.report({"user": self._user, "waits_us": self._waits_us})
             self._waits_us = []
 
 
@@ -354,16 +359,15 @@ async def _set_up(data: dict[str, Any]) -> list[SimulatedUser]:
 async def _main() -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    os.write(1, b"ready\n")
-    order, people = await _next_line(), list[SimulatedUser]()
-    if order and "setup" in order:
+    os.write(1, b'"ready"\n')
+    order, people, reason = await _next_line(), list[SimulatedUser](), ""
+    if order and SETUP in order:
         try:
             people = await _set_up(order)
         except CaseFailedError as failed:
-            os.write(1, f"{SETUP_FAILED}{masked(' '.join(str(failed).split()))}\n".encode())
-            return
-        os.write(1, f"{SET_UP}\n".encode())
-        order = await _next_line()
+            reason = masked(" ".join(str(failed).split()))
+        os.write(1, msgspec.json.encode({SETUP: reason}) + b"\n")
+        order = None if reason else await _next_line()
     if order is None:
         return
 

@@ -1,7 +1,6 @@
 """Describe the expected response to a request, and try a task before any server starts."""
 
 import itertools
-import json
 import os
 import random
 import re
@@ -9,23 +8,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from urllib.parse import quote
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.helper_process import HelperDiedError, HelperError, answer
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.managed_process import ManagedProcess, Tail, final_line
 from under_siege.load.body_rule import BYTES, JSON, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import GET, Request, RightAnswer, Stream
-from under_siege.load.streams import EventCheck, StreamResponse
-from under_siege.paths import script, server_environment
+from under_siege.load.streams import EventCheck, StreamResponse, error_instead_of
+from under_siege.paths import script
 from under_siege.record.case import Value
 from under_siege.secrets import is_secret_name, masked
 
 TRIAL_LIMIT_S = 60.0
-MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
 LEAST_TIMEOUT_S = 15.0
 OTHER_REQUESTS = 10  # number of queued check requests that the timeout of a response allows for
 _MOST_COUNTED_BYTES = 100_000  # of a body in which numbers may count requests
@@ -105,6 +102,11 @@ class Expectation:
         return len(self.answer) if is_known else -1
 
     @property
+    def read_as(self) -> tuple[str, list[str]]:
+        """Return the kind of stream as which responses are read, and which events count; see `Record.stream`."""
+        return (self.stream.kind, list(self.stream.text)) if self.stream else ("", [])
+
+    @property
     def right(self) -> RightAnswer:
         """Return what a client needs to verify responses itself; during a load, the order of keys may change."""
         rule = self.rule if self.key_order is None or self.rule.mode != SAME or self.stream else BodyRule(JSON)
@@ -147,8 +149,11 @@ class Expectation:
             if self.rule.mode != SAME:
                 return f"{answer.described()}: {difference}"
             note = " (equal as JSON, but not byte for byte)" if self.is_equal_as_json(answer) else ""
-            right = HttpResponse(self.status, self.answer, {})
+            kind = {name: value for name, value in answer.headers.items() if name == "content-type"}
+            right = HttpResponse(self.status, self.answer, kind)
             return f"{answer.described()} instead of {right.described()}{note or answer.difference(right)}"
+        elif error := error_instead_of(self.right, answer.body, answer.headers.get("content-type", "")):
+            return f"{answer.status} with {error}"
         for name, expected in self.headers:
             if (value := answer.headers.get(name.lower())) != expected:
                 if is_secret_name(name):  # no colon after the name, because the rest of the line would be masked
@@ -167,7 +172,7 @@ class Expectation:
     def problem_of_events(self, events: Sequence[bytes]) -> str:
         """Return how the events of a stream differ from the expected events, or an empty string."""
         assert self.stream is not None
-        check = EventCheck(self.rule, self.events, self.event_count, self.stream.kind)
+        check = EventCheck(self.rule, self.events, self.event_count, self.stream)
         for event in events:
             check.take(event)
         return check.problem()
@@ -216,28 +221,12 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
     """Run a task in a separate process and return the expected response; raise BadInputError if the run fails."""
-    command = [python.path, *script("expected_answer"), task]
-    with TemporaryFile() as output:
-        trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
-        errors = Tail(trial.stderr)
-        try:
-            if not await trial.wait(TRIAL_LIMIT_S):
-                raise BadInputError(f"task {task!r} did not end within {TRIAL_LIMIT_S:.0f} s; use a shorter task")
-        finally:
-            await trial.stop()
-        await errors.read_to_end()
-        output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
-        printed = output.read().decode(errors="replace").splitlines()
-    if trial.returncode != 0:
-        reason = final_line(errors.text()) or "the task terminated the process"
-        if reason.startswith("trial: "):
-            raise BadInputError(reason.removeprefix("trial: "))
-        raise BadInputError(f"task {task!r} can't be tried in a worker process: {reason}")
     try:
-        run = json.loads(printed[-1])  # earlier lines may be output of the task
-        return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
-    except (ValueError, LookupError, TypeError):
-        raise BadInputError(
-            f"the result of task {task!r} can't be read: the task prints to stdout, or returns more than "
-            f"{MAX_OUTPUT_BYTES:,} bytes; use a task that prints nothing and returns less"
-        ) from None
+        run = await answer([python.path, *script("task_runs", task=task)], TRIAL_LIMIT_S, folder=folder)
+    except TimeoutError:
+        raise BadInputError(f"task {task!r} did not end within {TRIAL_LIMIT_S:.0f} s; use a shorter task") from None
+    except HelperDiedError as error:
+        raise BadInputError(f"task {task!r} can't be tried in a worker process: {error}") from None
+    except HelperError as error:
+        raise BadInputError(str(error)) from None
+    return Expectation(run["answer"].encode(), run["wall_s"], run["cpu_s"])

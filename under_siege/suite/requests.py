@@ -3,7 +3,7 @@
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json, keys_of, path_text
 from under_siege.load.fresh_values import names_in, sample
 from under_siege.load.request import (
     DEFAULT_TOOL,
@@ -32,6 +32,7 @@ from under_siege.load.request import (
     parse_time_s,
     placeholders,
 )
+from under_siege.load.streams import pattern_of
 from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
 from under_siege.secrets import expanded, expanded_file, expanded_header, expanded_json, expanded_path, masked
@@ -130,7 +131,7 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         setup=setup_of([*table.setup], folder),
         mix=_mix(table.requests_file, folder, expect, request.headers) if table.requests_file else (),
         has_random_order=table.order == RANDOM,
-        stream=stream_of(table.stream, table.events, "load.events") if table.stream else None,
+        stream=stream_of(table.stream, table.events, table.first, "load.") if table.stream else None,
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
 
@@ -186,13 +187,31 @@ def check_path(path: str, load: LoadTable, axes: Axes) -> None:
                 raise BadInputError(f"load.path = {shown(filled_path)} where {name} is {shown(value)}: expected {PATH}")
 
 
-def stream_of(kind: str, limit: int | str | None, key: str) -> Stream:
-    """Return how to read a stream; `limit` is the number of events or the time after which it is closed."""
+def stream_of(kind: str, limit: int | str | None, first: str | None, prefix: str) -> Stream:
+    """Return how to read a stream.
+
+    Args:
+        limit: the number of events or the time after which it is closed.
+        first: which events count, as a path of a value in JSON, or as a pattern such as `/token/`.
+        prefix: of the names of these values in errors.
+    """
+    text = () if first is None else (_place(first, f"{prefix}first"),)
     if limit is None or isinstance(limit, int) or limit.isdecimal():
-        return Stream(kind, None if limit is None else int(limit))
+        return Stream(kind, None if limit is None else int(limit), text=text)
     if (time_s := parse_time_s(limit)) is None:
-        raise invalid_value(key, limit, f"a number of events, or {TIME}")
-    return Stream(kind, time_s=time_s)
+        raise invalid_value(f"{prefix}events", limit, f"a number of events, or {TIME}")
+    return Stream(kind, time_s=time_s, text=text)
+
+
+def _place(text: str, key: str) -> str:
+    """Return the path or the pattern that says which events count; raise BadInputError for other text."""
+    try:
+        re.compile(pattern_of(text))
+    except re.error as error:
+        raise invalid_value(key, text, f"a regular expression between slashes ({error})") from None
+    if not pattern_of(text):
+        json_path(key, text, "choices.0.delta.content, or a regular expression between slashes, such as /token/")
+    return text
 
 
 def warm_up(key: str, value: WarmUpValue) -> WarmUp:
@@ -236,7 +255,7 @@ def _expected_body(expected: Any) -> tuple[BodyRule, bytes]:
     """Return the rule for comparing bodies with the expected body, and the expected body as bytes."""
     if isinstance(expected, str):
         return BYTES, expected.encode()
-    fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()
+    fields = tuple(_fields(expected, path_text)) if isinstance(expected, dict) else ()
     return BodyRule(FIELDS, fields) if fields else BodyRule(JSON), json.dumps(expected).encode()
 
 
@@ -335,11 +354,10 @@ def _body_rule(table: ExpectTable) -> BodyRule:
         raise BadInputError(f"expect.{given[0]} and expect.{given[1]} can't be combined; use only one of them")
     if table.file and given and given[0] in ("json", "pattern"):
         raise BadInputError(f"expect.file and expect.{given[0]} can't be combined; use only one of them")
-    fields = tuple(_fields(table.json))
+    fields = tuple(_fields(table.json, ".".join))  # a name may be a path
     for key, paths in (("json", [path for path, _ in fields]), ("ignore", table.ignore)):
         for path in paths:
-            if not all(path.split(".")) or len(path) > _LONGEST_PATH:
-                raise invalid_value(f"expect.{key}", path, "a path such as items.0.id or items.*.id")
+            json_path(f"expect.{key}", path)
     if table.pattern is not None:
         try:
             re.compile(table.pattern)
@@ -351,14 +369,31 @@ def _body_rule(table: ExpectTable) -> BodyRule:
     return BodyRule(JSON if table.ignore else body, ignored=tuple(table.ignore))
 
 
-def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each field, including the fields of nested tables."""
+def json_path(key: str, path: str, example: str = 'items.0.id, items.*.id or ["a.b"]') -> tuple[str, ...]:
+    """Return the steps of a path to a value in JSON; raise BadInputError for other text."""
+    try:
+        if len(path) <= _LONGEST_PATH:
+            return keys_of(path)
+    except ValueError:
+        pass
+    raise invalid_value(key, path, f"a path such as {example}")
+
+
+def _fields(
+    table: Mapping[str, Any], text_of: Callable[[Sequence[str]], str], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each field, including the fields of nested tables.
+
+    Args:
+        text_of: joins the names to a path.
+    """
     for name, value in table.items():
+        names = (*above, name)
         if isinstance(value, dict) and value:
-            yield from _fields(value, f"{prefix}{name}.")
+            yield from _fields(value, text_of, names)
         else:
-            _json(f"expect.json.{prefix}{name}", value)
-            yield f"{prefix}{name}", value
+            _json(f"expect.json.{'.'.join(names)}", value)
+            yield text_of(names), value
 
 
 def ping_of(table: PingTable, load: Load) -> Ping:

@@ -14,7 +14,7 @@ from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import ExpectTable, SetupTable, address, converted, path_of, ping_path
-from under_siege.suite.requests import expect_of, headers_of, headers_of_pings, setup_of, setup_table, stream_of
+from under_siege.suite.requests import expect_of, headers_of, headers_of_pings, setup_of, setup_table
 from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
@@ -161,6 +161,7 @@ def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -
         "--setup": options.setup or None,
         "--stream": options.stream,
         "--events": options.events,
+        "--first": options.first,
         "--status": options.status,
         "--ignore": options.ignored or None,
         "--any-body": options.any_body or None,
@@ -206,9 +207,7 @@ def _setup(options: TargetOptions) -> tuple[SetupRequest, ...]:
 
 def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
     ping, headers = options.ping, headers_of(options.header_table(), "--header")
-    stream = stream_of(options.stream, options.events, "--events") if options.stream else None
-    if options.events and not stream:
-        raise BadInputError("--events needs --stream sse, --stream lines or --stream chunks")
+    stream = options.read_stream()
     targets, paths, setup = [], list[str](), _setup(options)
     for url in urls:
         parts = address(url)

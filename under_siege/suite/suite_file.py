@@ -37,6 +37,7 @@ from under_siege.suite.requests import (
     check_placeholders,
     distinct,
     expect_of,
+    json_path,
     load_of,
     pace_values,
     ping_of,
@@ -145,7 +146,10 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
 
 
 def _backlog(table: DrainTable) -> Backlog | None:
-    return Backlog(expanded_path(table.path, "drain.path"), table.json) if table.path and table.json else None
+    if not table.path or not table.json:
+        return None
+    json_path("drain.json", table.json)
+    return Backlog(expanded_path(table.path, "drain.path"), table.json)
 
 
 def _selected(names: Sequence[str], only: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.body_rule import ANY, as_json
 from under_siege.load.fresh_values import names_in
-from under_siege.load.request import GET, JOBS, parse_time_s
+from under_siege.load.request import GET, JOBS, Stream, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.secrets import expanded_path
 from under_siege.suite import what_if
@@ -66,6 +66,7 @@ class TargetOptions:
     ready_within: str | None = None
     stream: str | None = None  # kind of the stream
     events: str | None = None  # number of events or time after which a stream is closed
+    first: str | None = None  # which events count
     status: int | None = None  # status of the correct response; None: 200
     ignored: tuple[str, ...] = ()  # fields of JSON responses that may differ, such as `items.*.id`
     any_body: bool = False  # whether only the status is checked
@@ -81,6 +82,14 @@ class TargetOptions:
             raise BadInputError("--ignore with --any-body, which ignores every field: use only one of them")
         given = {"status": self.status, "ignore": list(self.ignored), "body": ANY if self.any_body else None}
         return {key: value for key, value in given.items() if value}
+
+    def read_stream(self) -> Stream | None:
+        """Return how to read a stream, or None for whole responses; raise BadInputError for an invalid option."""
+        if self.stream is not None:
+            return stream_of(self.stream, self.events, self.first, "--")
+        if option := next((name for name in ("events", "first") if getattr(self, name) is not None), ""):
+            raise BadInputError(f"--{option} needs --stream sse, --stream lines or --stream chunks")
+        return None
 
     def header_table(self) -> dict[str, str]:
         """Return the headers by name; raise BadInputError for a header without a colon."""
@@ -120,13 +129,9 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     data: dict[str, Any] = tomllib.loads(first.text)
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
     data["load"]["setup"] = [setup_table(text) for text in options.setup]
-    if options.stream is not None:
-        data["load"]["stream"] = options.stream
-    if options.events is not None:
-        if options.stream is None:
-            raise BadInputError("--events needs --stream sse, --stream lines or --stream chunks")
-        stream_of(options.stream, options.events, "--events")
-        data["load"]["events"] = options.events
+    if options.read_stream():
+        given = {"stream": options.stream, "events": options.events, "first": options.first}
+        data["load"] |= {key: value for key, value in given.items() if value is not None}
     data["expect"] = data.get("expect", {}) | options.expect_table()
     if options.ping is not None:
         data["ping"] = {"path": options.ping}

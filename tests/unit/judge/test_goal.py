@@ -15,6 +15,7 @@ from under_siege.judge.goal import EXAMPLES, Goal, goal
         ("p99 < 1s", "response_p99_s", "<", 1.0),
         ("response p95<=250ms", "response_p95_s", "<=", 0.25),
         ("http_req_duration p(99) < 500ms", "response_p99_s", "<", 0.5),
+        ("first text p99 < 500ms", "first_event_p99_s", "<", 0.5),
         ("p(95)<200ms", "response_p95_s", "<", 0.2),
         ("ping med < 5 ms", "ping_p50_s", "<", 0.005),
         ("Ping  p99 <  50ms", "ping_p99_s", "<", 0.05),

@@ -39,7 +39,7 @@ class SingleQueueServer:
     async def while_alive(self, work):
         return await work
 
-    async def fetch(self, _session, _url: str, limit_s: float, _expected_bytes: int, _request: object) -> HttpResponse:
+    async def fetch(self, _session, _url: str, limit_s: float, _right: bytes, _request: object) -> HttpResponse:
         self.waiting += 1
         self.requests += 1
         place = self.longest = self.waiting

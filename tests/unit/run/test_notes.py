@@ -9,6 +9,7 @@ from simulated_bursts import burst_record_of
 from simulated_record import TIME_S, bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
+from under_siege.load.streams import places_of_text
 from under_siege.record.record import Record, SentRequest
 from under_siege.record.requests import CORRECT, LOAD, LONE_PING, PING
 from under_siege.show.notes import notes
@@ -50,6 +51,7 @@ def streaming(gaps_us: Sequence[int], idle_s: Sequence[float] = (), **values: ob
 
 
 STEADY_S, AT_ONCE_S = [0.05 * number for number in range(1, 21)], [1.0 + number * 1e-5 for number in range(20)]
+CHAT = b'{"choices": [{"delta": {"content": "wall"}}]}'
 NOTED: dict[str, Callable[[], Record]] = {
     "closed connections": lambda: burst_record_of("closes", kept_alive=0),
     "totals of a mix": lambda: burst_record_of("mix", requests=[]),
@@ -60,9 +62,14 @@ NOTED: dict[str, Callable[[], Record]] = {
     "few pings": lambda: pinged(5),
     "a slow single ping": lambda: pinged(80, alone_s=0.5),
     "buffered": lambda: streaming([20_000] * 20, AT_ONCE_S),
+    "buffered by Django": lambda: streaming([20_000] * 20, AT_ONCE_S, consumed_iterators="synchronous"),
+    "buffered by Django under WSGI": lambda: streaming([20_000] * 20, AT_ONCE_S, consumed_iterators="asynchronous"),
+    "buffered by compression": lambda: streaming([20_000] * 20, AT_ONCE_S, content_encoding="gzip"),
     "an early first event": lambda: streaming([20_000] * 20, [0.01, 1.01, 1.03, 1.05, 1.07]),
     "compressed": lambda: streaming([20_000] * 20, content_encoding="gzip"),
     "compressed for browsers": lambda: streaming([20_000] * 20, browser_encoding="gzip", browser_events_s=AT_ONCE_S),
+    "only text counts": lambda: streaming([20_000] * 20, STEADY_S, text_events=list(places_of_text([CHAT]))),
+    "only a pattern counts": lambda: streaming([20_000] * 20, STEADY_S, text_events=["/token/"]),
     "a late client": lambda: streaming([20_000] * 20, client_stalls_s=[0.05] * 10),
     "stutter": lambda: streaming([*[10_000] * 20, LATE_US]),
 }

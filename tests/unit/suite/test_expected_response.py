@@ -7,6 +7,7 @@ import pytest
 
 from under_siege.load.body_rule import ANY, JSON, SAME, BodyRule
 from under_siege.load.http_client import HttpResponse
+from under_siege.load.streams import error_instead_of
 from under_siege.suite.expected_response import Expectation, Files, KeyOrder
 
 RIGHT = b'{"a": 1,    "b": [2, 3]}'
@@ -20,6 +21,38 @@ def test_bodies_are_compared_as_the_suite_specifies(mode: str, fitting: list[byt
     assert [body for body in BODIES if expected.fits(201, body)] == fitting
     assert not any(expected.fits(200, body) for body in BODIES)
     assert expected.size_bytes == (len(RIGHT) if mode == SAME else -1)
+
+
+JSON_ERRORS = [
+    b'{"error": "overloaded"}',
+    b'{"error": true}',
+    b'{"data": null, "errors": [{"message": "no such field"}]}',
+    b'{"jsonrpc": "2.0", "id": 1, "result": {"isError": true, "content": []}}',
+]
+NO_ERRORS = [b'{"error": null}', b'{"error": false, "errors": []}', b'{"error": ""}', b'{"error": 0.2}', b"an error"]
+JSON_TYPE, EVENTS_TYPE = {"content-type": "application/json"}, {"content-type": "text/event-stream; charset=utf-8"}
+
+
+@pytest.mark.parametrize("as_events", [False, True])
+def test_a_response_that_reports_an_error_is_wrong_whatever_the_rule(*, as_events: bool) -> None:
+    headers = EVENTS_TYPE if as_events else JSON_TYPE
+
+    def sent(body: bytes) -> bytes:
+        return b"event: message\ndata: " + body + b"\n\n" if as_events else body
+
+    for rule in (BodyRule(ANY), BodyRule("pattern", pattern=".")):
+        expected = Expectation(sent(b'{"value": 3}'), 0.1, 0.0, 200, rule)
+        for body in JSON_ERRORS:
+            problem = expected.problem(HttpResponse(200, sent(body), headers))
+            assert problem.startswith("200 with an error: ")
+            assert body.decode() in problem
+            assert error_instead_of(expected.right, sent(body), headers["content-type"])
+            reference = replace(expected, answer=sent(JSON_ERRORS[0]))
+            assert reference.problem(HttpResponse(200, sent(body), headers)) == ""
+            is_expected = replace(expected, status=404)
+            assert is_expected.problem(HttpResponse(404, sent(body), headers)) == ""
+        for body in NO_ERRORS:
+            assert expected.problem(HttpResponse(200, sent(body), headers)) == ""
 
 
 def test_the_error_states_that_a_response_is_equal_as_json_but_not_byte_for_byte() -> None:

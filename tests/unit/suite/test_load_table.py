@@ -163,6 +163,10 @@ WRONG = {  # keys of [load], and the words of the error that matter
     LOCUST + "locust_workers = 0": "load.locust_workers",
     STREAM + 'events = "soon"': "load.events",
     STREAM + "events = 0": "load.events",
+    STREAM
+    + 'first = "choices[0"': "load.first = 'choices[0': expected a path such as choices.0.delta.content, or a reg",
+    STREAM + "first = '/(/'": "load.first = '/(/': expected a regular expression between slashes",
+    'first = "n"': "first needs stream",
     STREAM + 'task = "primes"': "stream",
 }
 
