@@ -84,6 +84,14 @@ def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> N
     assert not look_at(tmp_path, "plain:app", FASTAPI).needs_loop
 
 
+def test_a_function_that_starts_a_server_is_no_factory(tmp_path: Path) -> None:
+    main = f"{FASTAPI}\ndef main():\n    import uvicorn\n    uvicorn.run(app, port=0)\n"
+    with pytest.raises(BadInputError, match=r"main\(\) starts a server itself: name the application that it serves"):
+        look_at(tmp_path, "shop:main", main)
+    with pytest.raises(BadInputError, match="at_once starts a server when it is imported"):
+        look_at(tmp_path, "at_once:app", f"{main}main()\n")
+
+
 def test_a_factory_with_parameters_is_no_wsgi_application(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"create_app needs config and debug: write a module with app = create_app"):
         look_at(tmp_path, "shop:create_app", "def create_app(config, debug): ...")
