@@ -119,7 +119,7 @@ def test_each_user_logs_in_before_the_load_and_sends_its_token(shop: Path) -> No
 def test_a_setup_that_fails_is_one_line_before_the_load(shop: Path) -> None:
     (shop / "app.py").write_text(LOGINS)
     words = ["app:app", "--path", "/mine", *ON_ALL, "--setup", "POST /token user=ann&password=${SHOP_WORD}"]
-    assert "setup: POST /token returned 401" in refused(shop, *words, env={"SHOP_WORD": "wrong"})
+    assert "setup: POST /token returned 401" in refused(shop, *words, env={"SHOP_WORD": "another horse"})
     words += ["--header", "Authorization: Bearer {token}"]
     said = refused(shop, *words, env={"SHOP_WORD": "correct horse+"})
     assert "{token} is in none of its answers: POST /token returned 200 with the fields data.access_token" in said
@@ -165,7 +165,7 @@ def test_processes_that_don_t_share_sessions_are_no_success(tmp_path: Path) -> N
     assert {*alone.requests.only(LOAD).outcome} <= {CORRECT, OPEN}
     is_seen = both.failure is not None or "wrong" in both.requests.only(LOAD).outcome
     assert is_seen, ran.stdout
-    assert "although the setup succeeded" in ran.stdout
+    assert "401" in ran.stdout
 
 
 MEMBERS = NAMES.replace(
