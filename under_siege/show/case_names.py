@@ -109,8 +109,13 @@ class CaseNames:
         return plain if plain == self.name(one.case) else f"{plain} ({short(one.case.server)})"
 
     def brief(self, one: Titled, *details: str) -> str:
-        """Return the plain name, the number with the values of the case, and details, as in `in_brief`."""
-        return in_brief(one.case.server, one.title, *details, name=self.name(one.case))
+        """Return the plain name, the number with the values of the case, and details, as in `in_brief`.
+
+        A path that follows from the server is left out.
+        """
+        paths = {(case.server, case.get("path")) for case in self.cases}
+        redundant = ["path"] if len(paths) == len({case.server for case in self.cases}) else []
+        return in_brief(one.case.server, one.title, *details, name=self.name(one.case, redundant))
 
     def in_sentence(self, one: Titled) -> str:
         """Return a name with an article, and the name in tables, such as `a process pool (4_async_processexecutor)`."""
