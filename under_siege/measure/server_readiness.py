@@ -32,8 +32,8 @@ SHOWN_ROUTES = 6
 async def until_ready(server: Server, session: aiohttp.ClientSession) -> HttpResponse | None:
     """Wait until the server is ready; return the response to the ping or, without a ping, to the load's request.
 
-    A request that must not be repeated, such as a POST, is not sent. The server then counts as ready once it is
-    listening.
+    A request that must not be repeated, such as a POST, or that needs a setup, is not sent. The server then counts as
+    ready once it is listening.
 
     Raises:
         CaseFailedError: there is no correct response in time, or another process answers.
@@ -77,10 +77,11 @@ async def _ready_answer(server: Server, session: aiohttp.ClientSession, limit_s:
     if server.ping is not None:
         return await fetch(session, server.url + server.ping.path, limit_s, b"", server.ping.request)
     load = server.plan.load
-    if load.request.may_be_repeated or load.posts_jobs:
+    if not load.setup and (load.request.may_be_repeated or load.posts_jobs):
         if load.stream:  # it may be endless
             first = replace(load.stream, most_events=1)
-            return await fetch_stream(session, server.load_url, limit_s, first, load.request)
+            url, request = server.filled(server.load_url, load.request)
+            return await fetch_stream(session, url, limit_s, first, request)
         # Once the server listens, it may take as long as one task.
         return await server.send_load_request(session, max(limit_s, LONGEST_TASK_S))
     await must_accept_connections(server.url)
