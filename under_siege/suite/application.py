@@ -84,9 +84,11 @@ class Application(msgspec.Struct, frozen=True):
         return is_installed and any(source.exists() for source in sources)
 
     def methods_of(self, path: str) -> list[str]:
-        """Return the methods that a path without parameters accepts; empty if it is unknown."""
-        wanted = path.partition("?")[0]
-        return list(dict.fromkeys(method for method, route in self.routes if route.partition("?")[0] == wanted))
+        """Return the methods that a path accepts; empty if it is unknown."""
+        wanted, routes = path.partition("?")[0], [(name, route.partition("?")[0]) for name, route in self.routes]
+        exact = [method for method, route in routes if route == wanted]
+        fitting = [method for method, route in routes if re.fullmatch(pattern_of(route), wanted)]
+        return list(dict.fromkeys(exact or fitting))
 
 
 def pattern_of(route: str) -> str:
@@ -176,6 +178,7 @@ class Deployment(NamedTuple):
     factory: str = ""
     is_optional: bool = False  # whether it is compared only if it is installed
     least_python: tuple[int, int] = (3, 9)
+    framework: str = ""  # the only framework whose applications it runs; empty: any
 
     @property
     def requirement(self) -> str:
@@ -227,6 +230,15 @@ DEPLOYMENTS = (
         "hypercorn",
         "{python} -m hypercorn CALL -w {workers} -b {host}:{port} --log-level warning",
         is_optional=True,
+    ),
+    Deployment(
+        "sanic",
+        "Sanic's own server",
+        "asgi",
+        "sanic",
+        f"{{python}} -m sanic APP FACTORY --workers {{workers}} {_ADDRESS} --no-motd --no-access-logs",
+        "--factory",
+        framework="sanic",
     ),
     Deployment("sync", "Gunicorn, one request at a time in each process", "wsgi", "gunicorn", f"{_GUNICORN} -k sync"),
     Deployment(
@@ -297,6 +309,8 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
     taken = set[str]()
     for kind, name in names.items():
         for each in kinds[kind]:
+            if each.framework not in ("", application.framework):
+                continue
             is_installed = each.module in application.servers
             is_outdated = each.module.partition(".")[0] in application.servers or (
                 application.python[:2] < each.least_python

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from under_siege.load.body_rule import FIELDS, BodyRule
 from under_siege.load.client import ClientOutput, order
-from under_siege.load.request import Pause, Request, RightAnswer
+from under_siege.load.request import SSE, Pause, Request, RightAnswer, Stream
 from under_siege.record.requests import OUTCOMES, Requests
 
 BEGAN_S = 100.0
@@ -25,15 +26,15 @@ def taken(*values: object, has_streams: bool = False) -> tuple[Requests, ClientO
 
 
 def test_the_client_is_told_the_requests_their_responses_and_the_load() -> None:
-    request, right = Request("POST", (("x-a", "b"),), b"\x00body"), RightAnswer(201, answer=b"\xff")
+    rule, stream = BodyRule(FIELDS, (("a.0", 1),), ("b.*.c", "d"), "e"), Stream(SSE, text=("f",))
+    request, right = Request("POST", (("x-a", "b"),), b"\x00body"), RightAnswer(201, rule, b"\xff", stream=stream)
     line = order([("http://127.0.0.1:1/", request, right)], 7.5, turns=(0, 0), due_s=(0.1, 0.2), pause=Pause(0.5, 1.0))
     assert line.count(b"\n") == 1
     told = json.loads(line)
     (sent,) = told["requests"]
     assert (sent["url"], sent["method"], sent["headers"]) == ("http://127.0.0.1:1/", "POST", [["x-a", "b"]])
     assert base64.b64decode(sent["body"]) == b"\x00body"
-    told_right = RightAnswer.from_json(sent["right"])
-    assert (told_right.status, told_right.answer) == (201, b"\xff")
+    assert RightAnswer.from_json(sent["right"]) == right
     assert (told["order"], told["begin_s"], told["due_s"], told["users"]) == ([0, 0], 7.5, [0.1, 0.2], 0)
     assert Pause(*told["pause"]) == Pause(0.5, 1.0)
 
