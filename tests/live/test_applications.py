@@ -78,6 +78,26 @@ def test_a_module_beside_src_imports_from_there(tmp_path: Path) -> None:
     assert (found.kind, found.import_from) == ("wsgi", "src")
 
 
+def test_a_member_of_a_workspace_is_named_if_its_module_is_not_here(tmp_path: Path) -> None:
+    write(tmp_path, {"apps/api/shop/main.py": WSGI, "libs/rules/src/rules/core.py": WSGI, ".venv/lib/gone.py": WSGI})
+    for name, place in (("shop.main:app", "apps/api"), ("rules.core:app", "libs/rules")):
+        with pytest.raises(BadInputError, match=rf"it is in {place}: run the command there"):
+            inspected(name, sys.executable, tmp_path)
+    with pytest.raises(BadInputError, match=r"such as shop.main:app$"):
+        inspected("gone:app", sys.executable, tmp_path)
+
+
+def test_servers_keep_the_pythonpath_with_which_the_application_was_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"theirs/rules.py": "", "src/shop/main.py": f"import rules\n{WSGI}", "src/shop/__init__.py": ""})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "theirs"))
+    suite = suite_of_application("shop.main:app", tmp_path, TargetOptions(pythons=(sys.executable,)))
+    paths = {dict(target.environment)["PYTHONPATH"].split(":")[-2:][0] for target in suite.targets}
+    assert paths == {"src"}
+    assert all(dict(target.environment)["PYTHONPATH"].endswith(f":{tmp_path / 'theirs'}") for target in suite.targets)
+
+
 def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> None:
     needs = "import asyncio\ntask = asyncio.get_running_loop().create_task(asyncio.sleep(9))\n"
     assert look_at(tmp_path, "looping:app", needs + FASTAPI).needs_loop

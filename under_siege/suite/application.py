@@ -136,7 +136,20 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         problem = f"can't be imported: {error}"
     except HelperError as error:
         problem = str(error)
-    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{_remedy(problem, python)}")
+    remedy = _elsewhere(name, folder) if problem.startswith("there is no ") else _remedy(problem, python)
+    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{remedy}")
+
+
+def _elsewhere(name: str, folder: Path) -> str:
+    """Return the folder in which a module is found, such as a member of a workspace, or an empty string."""
+    path = name.partition(":")[0].replace(".", "/")
+    for above in ("*", "*/*"):
+        for inside in ("", "src/"):
+            for file in sorted(folder.glob(f"{above}/{inside}{path}.py")):
+                place = file.parents[path.count("/") + (1 if inside else 0)].relative_to(folder)
+                if not any(part.startswith(".") or part.endswith("-packages") for part in place.parts):
+                    return f"; it is in {legible(str(place))}: run the command there"
+    return ""
 
 
 def _remedy(problem: str, python: str) -> str:
@@ -165,6 +178,7 @@ class Deployment(NamedTuple):
     factory: str = ""
     is_optional: bool = False  # whether it is compared only if it is installed
     least_python: tuple[int, int] = (3, 9)
+    framework: str = ""  # the only framework whose applications it runs; empty: any
 
     @property
     def requirement(self) -> str:
@@ -216,6 +230,15 @@ DEPLOYMENTS = (
         "hypercorn",
         "{python} -m hypercorn CALL -w {workers} -b {host}:{port} --log-level warning",
         is_optional=True,
+    ),
+    Deployment(
+        "sanic",
+        "Sanic's own server",
+        "asgi",
+        "sanic",
+        f"{{python}} -m sanic APP FACTORY --workers {{workers}} {_ADDRESS} --no-motd --no-access-logs",
+        "--factory",
+        framework="sanic",
     ),
     Deployment("sync", "Gunicorn, one request at a time in each process", "wsgi", "gunicorn", f"{_GUNICORN} -k sync"),
     Deployment(
@@ -286,6 +309,8 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
     taken = set[str]()
     for kind, name in names.items():
         for each in kinds[kind]:
+            if each.framework not in ("", application.framework):
+                continue
             is_installed = each.module in application.servers
             is_outdated = each.module.partition(".")[0] in application.servers or (
                 application.python[:2] < each.least_python
