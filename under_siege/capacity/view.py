@@ -12,6 +12,8 @@ from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
 from under_siege.judge.metrics import METRICS, OF_STREAMS
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import other_work
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.columns import with_first_text
@@ -88,7 +90,7 @@ def conclusion(
             f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
             "Latency includes this delay, because it is measured from when a request was due."
         )
-    most = max((step.by_others for step in steps), default=0.0)
+    most = max((other_work(Round(step.record)) for step in steps), default=0.0)
     if most > NOTED_BY_OTHERS:
         yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
