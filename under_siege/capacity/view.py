@@ -17,7 +17,7 @@ from under_siege.judge.speed_correction import other_work
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.columns import with_first_text
-from under_siege.show.conditions import began_at, cores, facts, identity
+from under_siege.show.conditions import began_at, cores, facts, identity, interruption
 from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
@@ -44,10 +44,11 @@ class NamedCapacity(NamedTuple):
 
 def view(result: Result) -> View:
     """Return all that `bench.py capacity` shows."""
-    several = named(capacities_of(result))
+    several, interrupted = named(capacities_of(result)), interruption(result)
     return View(
         "Capacity",
-        [Paragraph(sentence) for sentence in conclusion(several, result.left_out)],
+        [Paragraph(sentence) for sentence in (interrupted,) if sentence]
+        + [Paragraph(sentence) for sentence in conclusion(several, result.left_out, is_whole=not interrupted)],
         [_table(several), _table_of_steps(several)],
         footnotes=_footnotes(result, several),
         figures=list(figures(several)),
@@ -65,10 +66,16 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     return [NamedCapacity(each, names.name(each.case), names.plain(each), names.brief(each)) for each in capacities]
 
 
-def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the best server, about problems of individual servers, and about the measurement."""
+def conclusion(
+    several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = (), *, is_whole: bool = True
+) -> Iterator[str]:
+    """Yield sentences about the best server, about problems of individual servers, and about the measurement.
+
+    Args:
+        is_whole: whether the search ran to its end; otherwise, no server is called the best.
+    """
     best, others = _best(several)
-    if best:
+    if best and is_whole:
         of_ceiling = best.capacity.of_ceiling
         share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
         goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
