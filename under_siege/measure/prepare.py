@@ -55,8 +55,6 @@ from under_siege.suite.server_files import SERVERS
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
-_BODY = "; use --body with what it expects"
-OPTIONS_FOR = {400: _BODY, 405: "; use --method with one that it accepts", 415: _BODY, 422: _BODY}  # by status
 CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
@@ -447,7 +445,7 @@ async def _answers(
             for _ in range(REFERENCE_REQUESTS):
                 asked_s = server.age_s()
                 right = answers[0].body if answers else b""
-                answers.append(await server.while_alive(_answer(plan, server, session, one, right)))
+                answers.append(await server.while_alive(_answer(server, session, one, right)))
                 times.append(server.age_s() - asked_s)
             found.append((answers, times))
         may_vary = [
@@ -458,18 +456,16 @@ async def _answers(
         if may_vary:
             await server.while_alive(asyncio.sleep(CLOCK_S))
         for one, answers in may_vary:
-            answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
+            answers.append(await server.while_alive(_answer(server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
             await server.while_alive(server.ready(session))
             for one, answers in may_vary:
-                answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
+                answers.append(await server.while_alive(_answer(server, session, one, answers[0].body)))
     return found
 
 
-async def _answer(
-    plan: Plan, server: Server, session: aiohttp.ClientSession, wanted: MixedRequest, right: bytes
-) -> HttpResponse:
+async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedRequest, right: bytes) -> HttpResponse:
     """Return a response; `right` is an earlier one, which it may equal."""
     try:
         async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
@@ -483,10 +479,6 @@ async def _answer(
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
         what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
-        options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
-        if 200 <= answer.status < 300 and plan.suite.is_from_options:
-            options = f"; if this is right, use --status {answer.status}"
-        elif 300 <= answer.status < 400:
-            options = server.redirect_remedy(answer)
-        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
+        remedy = server.remedy(answer, wanted if wanted.path else None)
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
     return answer

@@ -7,19 +7,16 @@ import asyncio
 import contextlib
 import math
 import re
-import shlex
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 import psutil
 
 from common.options import default_port
-from under_siege.formatting import legible
 from under_siege.host.docker_run import Container, contained, group_of
 from under_siege.host.known_causes import known_cause
 from under_siege.host.limits import Group, Limits, limited, must_fit
@@ -51,18 +48,17 @@ from under_siege.load.jobs import fetch_job
 from under_siege.load.request import MixedRequest, filled
 from under_siege.load.streams import fetch_stream
 from under_siege.measure.plan import Plan
+from under_siege.measure.remedies import Asked, Source, remedy
 from under_siege.measure.server_command import Start, start_of
 from under_siege.paths import HOST
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.secrets import masked
 
 DYING_LIMIT_S = 2.0  # how long to wait for a process to exit after a failed request
 FINAL_SHARE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
 RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
-SHOWN_ROUTES = 6
 STDERR_LIMIT_S = 0.1  # timeout for a traceback on stderr after an error response
 T = TypeVar("T")
 
@@ -89,6 +85,8 @@ class Server:
         self._has_requirements = bool(target.requirements)
         self._application = suite.application
         self.is_application = suite.application is not None
+        of_options = Source.APPLICATION if self.is_application else Source.URL
+        self._source = of_options if suite.is_from_options else Source.SUITE
         self.load_url = url + plan.load_of(case).path
         self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
         self._stream = plan.load.stream
@@ -302,32 +300,25 @@ class Server:
     def _not_ready(self, seen: str, refusal: HttpResponse | None) -> CaseFailedError:
         """Return the error for a server that did not get ready; `refusal` is the response with which it refuses."""
         if refusal is not None:
-            return CaseFailedError("refused_request", f"{seen}{self._remedy(refusal)}")
+            return CaseFailedError("refused_request", f"{seen}{self.remedy(refusal, is_ping=self.ping is not None)}")
         where = where_it_listens(self.pid, self._port) if self.pid is not None else ""
         option = "--ready-within 60s" if self._application else "ready_within under [ping]"
         more = "" if where or known_cause(self._all_stderr()) else f"; if it needs longer, use {option}"
         why = seen or f"nothing listens at {self.url}{where}"
         return CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {why}{more}")
 
-    def _remedy(self, answer: HttpResponse) -> str:
-        """Return what to do if the server refuses the first request with this response."""
-        status = answer.status
-        if 300 <= status < 400:
-            return self.redirect_remedy(answer, is_ping=self.ping is not None)
-        header = "--header" if self._application else "headers under [load]"
-        if status in (400, 421):
-            return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
-        if status in (401, 403):
-            return f"; use {header} with the header that it requires, such as Authorization"
-        if status not in (404, 405):
-            return ""
-        option = "--path" if self.ping is None else "--ping"
-        if self._application is None:
-            option = "path under [load]"
+    def remedy(self, answer: HttpResponse, one: MixedRequest | None = None, *, is_ping: bool = False) -> str:
+        """Return what to do about a response with an unexpected status, as the end of a sentence.
+
+        Args:
+            one: the request of a mix.
+            is_ping: whether it is the response to a ping.
+        """
+        path, request = (one.path, one.request) if one else (self.load_url.removeprefix(self.url), self._load_request)
+        if is_ping and self.ping is not None:
+            path, request = self.ping.path, self.ping.request
         routes = self._application.routes if self._application else ()
-        method = "another method, or " if status == 405 else ""
-        known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
-        return f"; use {method}{option} with {known}"
+        return remedy(answer, Asked(self.url, path, request, self._source, is_ping=is_ping, routes=routes))
 
     async def _follow_listener(self) -> None:
         """Find the process that listens if it is outside the process tree of the command: an orphan, such as a daemon.
@@ -362,28 +353,6 @@ class Server:
         with contextlib.suppress(psutil.Error):
             return bool(self._port and listeners(pid, self._port))
         return False
-
-    def redirect_remedy(self, answer: HttpResponse, *, is_ping: bool = False) -> str:
-        """Return what to do if the server redirects a request."""
-        try:
-            target = urlsplit(answer.headers.get("location", ""))
-        except ValueError:
-            return ""
-        path = target._replace(scheme="", netloc="", fragment="").geturl()
-        requested = self.ping.path if is_ping and self.ping is not None else self.load_url.removeprefix(self.url)
-        has_header = any(name.lower() == "x-forwarded-proto" for name, _ in self._load_request.headers)
-        if target.scheme == "https" and not has_header:
-            if self._application is None:
-                return '; if a proxy ends TLS in production, use headers = { X-Forwarded-Proto = "https" } under [load]'
-            return "; if a proxy ends TLS in production, use --header 'X-Forwarded-Proto: https'"
-        if path == requested:
-            return "; this server does not read the header X-Forwarded-Proto" if has_header else ""
-        if not path.startswith("/") or (target.netloc and target.netloc != urlsplit(self.url).netloc):
-            return ""
-        option = "--ping" if is_ping else "--path"
-        if self._application is None:
-            option = f"path under [{'ping' if is_ping else 'load'}]:"
-        return f"; use {option} {shlex.quote(legible(masked(path))[:200])}"
 
     def _is_right(self, answer: HttpResponse) -> bool:
         if self.ping is None:
