@@ -1,9 +1,14 @@
-"""Count the CPUs that this process may use, choose the default number of workers, and set up worker processes."""
+"""Count the CPUs that this process may use, choose the default number of workers, and set up worker processes.
+
+The helper processes of the bench that perform a task report in lines of JSON.
+"""
 
 import ctypes
+import json
 import math
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -38,6 +43,21 @@ def exit_with_server() -> None:
 def _exit_after(server: BaseProcess) -> None:
     server.join()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def json_lines() -> Callable[[object], None]:
+    """Return a function that prints a value as a line of JSON, and discard everything else that goes to stdout.
+
+    Each line is written in one system call, so that the lines of several processes don't mix.
+    """
+    lines, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+    def report(value: object) -> None:
+        os.write(lines, json.dumps(value).encode() + b"\n")
+
+    return report
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:

@@ -27,7 +27,8 @@ import numpy as np
 from scipy.stats import linregress, t
 
 sys.path.insert(0, str(ROOT := Path(__file__).resolve().parent.parent))
-from under_siege.host.machine_speed import SPEED_PROBE, script_process
+from under_siege.host.helper_process import helper
+from under_siege.host.machine_speed import SPEED_PROBE
 from under_siege.host.managed_process import reading_lines
 from under_siege.load.siege import Siege
 from under_siege.load.tool import LoadSpec
@@ -51,8 +52,8 @@ class Observations:
         if Siege.response_line.match(line):
             self.completed_s.append(arrived_s)
 
-    def take_speed(self, line: str, _arrived_s: float) -> None:
-        at_s, _cpu, took_s = map(float, line.split(","))
+    def take_speed(self, sample: list[float]) -> None:
+        at_s, _cpu, took_s = sample
         self.speeds.append((at_s, 1 / took_s))
 
     def logs(self, begin_s: float, end_s: float) -> tuple[float, float]:
@@ -80,7 +81,7 @@ async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[t
         *Siege().command("siege", folder, spec), stdout=theirs, stderr=DEVNULL, env=os.environ | {"HOME": str(folder)}
     )
     try:
-        async with script_process(SPEED_PROBE, observed.take_speed, may_hide=False):
+        async with helper(SPEED_PROBE, observed.take_speed, may_hide=False):
             with reading_lines(terminal, observed.take_response):
                 yield process.pid, observed
     finally:

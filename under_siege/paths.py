@@ -1,6 +1,7 @@
 """Locate the project's files, and provide the arguments and environment that any Python needs to run its scripts."""
 
 import contextlib
+import json
 import os
 import shlex
 import sys
@@ -38,9 +39,9 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"
 
 
-def script(name: str) -> tuple[str, str]:
-    """Return the Python arguments that run a module of `subprocess_scripts`; -P keeps its directory off sys.path."""
-    return "-P", str(PACKAGE / "subprocess_scripts" / f"{name}.py")
+def script(name: str, **arguments: object) -> list[str]:
+    """Return the Python arguments that run a module of `subprocess_scripts` with these arguments, as a JSON object."""
+    return ["-P", str(PACKAGE / "subprocess_scripts" / f"{name}.py"), json.dumps(arguments)]  # -P: not on sys.path
 
 
 def server_environment() -> dict[str, str]:

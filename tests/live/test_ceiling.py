@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -115,11 +116,11 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
 
 
 @contextlib.contextmanager
-def bare(task: str, users: int, processes: int, *options: str) -> Iterator[subprocess.Popen[str]]:
+def bare(task: str, users: int, processes: int, *, in_turn: bool = False) -> Iterator[subprocess.Popen[str]]:
     """Run the ceiling as a process; yield the process once the users have started."""
-    words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1", *options]
+    arguments = {"task": task, "users": users, "processes": processes, "check_interval_s": 1, "in_turn": in_turn}
     process = subprocess.Popen(
-        [sys.executable, *script("no_server_baseline"), *words],
+        [sys.executable, *script("no_server_baseline", **arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -127,9 +128,9 @@ def bare(task: str, users: int, processes: int, *options: str) -> Iterator[subpr
         start_new_session=True,
     )
     try:
-        while not (line := process.stdout.readline()).startswith("go,"):
-            assert line, process.stderr.read()
-        process.go_s = float(line.split(",")[1])
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        process.go_s = json.loads(line)["go_s"]
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -146,16 +147,16 @@ def test_a_single_user_has_its_own_process() -> None:
 
 def test_under_a_cpu_quota_users_take_turns_in_no_more_processes_than_can_use_it() -> None:
     assert [processes_for(25, cpus) for cpus in (0.5, 1.0, 1.5)] == [1, 1, 2]
-    with bare(write_task("turns"), 3, 1, "--in-turn") as process:
-        lines = (line for line in process.stdout if line[:1].isdigit())
-        users = [next(lines).partition(",")[0] for _ in range(12)]
-    assert users == ["0", "1", "2"] * 4
+    with bare(write_task("turns"), 3, 1, in_turn=True) as process:
+        reported = (json.loads(line)[0] for line in process.stdout)
+        users = [next(user for user in reported if user != CHECK_USER) for _ in range(12)]
+    assert users == [0, 1, 2] * 4
 
 
 def test_every_process_runs_the_task_once_before_the_users_start() -> None:
     task = write_task("heavy", imports="time.sleep(0.3)  # simulates heavy imports")
     with bare(task, users=6, processes=3) as process:
-        performed = [next(line for line in process.stdout if line[:1].isdigit()) for _ in range(12)]
+        performed = [next(line for line in process.stdout if json.loads(line)[0] != CHECK_USER) for _ in range(12)]
     assert len(performed) == 12
     imported = dict(diary("imported"))
     assert len(imported) == 3 + 1  # the processes with users, and the checker

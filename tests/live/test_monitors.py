@@ -186,8 +186,8 @@ def test_cpu_use_of_other_programs_during_a_case_is_recorded() -> None:
 
 def test_subprocess_scripts_import_no_large_third_party_packages() -> None:
     """The scripts run with the Python of the servers, which may lack all other packages."""
-    modules = "from under_siege.subprocess_scripts import cpu_speed_loop, time_task_alone"
+    modules = "from under_siege.subprocess_scripts import cpu_speed_loop, task_runs"
     script = f"import sys; {modules}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "under_siege.subprocess_scripts.time_task_alone" in loaded.stdout.split()
+    assert "under_siege.subprocess_scripts.task_runs" in loaded.stdout.split()
     assert not {"numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"} & set(loaded.stdout.split())

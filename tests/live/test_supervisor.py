@@ -226,7 +226,7 @@ def test_a_temporary_supervisor_does_not_remove_directories_of_the_outer_supervi
 def test_a_bench_killed_under_load_leaves_no_processes_and_no_files(daemon_pid: Path, tmp_path: Path) -> None:
     words = ["run", str(HIDES), *LONG, "--seed", seed_for(HIDES, HIDES.stem)]
     with running_bench(words, tmp_path) as bench:
-        names = (HIDES.name, "cpu_speed_loop", "time_task_alone", "/siegerc")
+        names = (HIDES.name, "cpu_speed_loop", "task_runs", "/siegerc")
         family, seen = wait_until(lambda: at_work(bench.pid, *names))
         family.append(daemon(daemon_pid))
         home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])

@@ -80,7 +80,7 @@ def told_by_client(output: ToolOutput, began_s: float = 0.0) -> tuple[Requests, 
     requests = Requests()
     told = ClientOutput(requests, began_s)
     for line in output.stdout.splitlines():
-        told.take(line)
+        told.take(json.loads(line))
     return requests, told
 
 

@@ -23,7 +23,12 @@ LAYERS = [
 # Scripts that run in a target's Python import only `common`. The load generator runs in that of the bench.
 SCRIPTS = "under_siege.subprocess_scripts"
 GENERATOR = f"{SCRIPTS}.client"
-ALSO = {f"{SCRIPTS}.drill_task": "under_siege.drill", "under_siege.cli": "bench"}  # may be imported by the second
+ALSO = {  # may be imported by the second
+    f"{SCRIPTS}.drill_task": "under_siege.drill",
+    f"{SCRIPTS}.cpu_speed_loop": "under_siege.host",
+    f"{SCRIPTS}.no_server_baseline": "under_siege.measure",
+    "under_siege.cli": "bench",
+}
 
 
 def layer_of(name: str) -> int:

@@ -7,17 +7,16 @@ and stopped by its id, which the runtime writes to a file.
 import asyncio
 import contextlib
 import shlex
-import subprocess
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import BadInputError
+from under_siege.host.commands import CommandError, output_of
 from under_siege.host.limits import CPU, MEMORY, Group, Limits, own_controllers
 from under_siege.host.process_tree import read_proc
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.record.record import CaseFailedError
-from under_siege.secrets import masked
 
 RUNTIMES = ("docker", "podman")
 ID_FILE = "cidfile"
@@ -150,29 +149,14 @@ class Container:
             raise CaseFailedError("id_file_exists", f"{why}; remove the file, or the option")
 
     async def _run(self, *arguments: str) -> str:
-        """Return the output of a command of the runtime; raise CaseFailedError with its first line of errors."""
-        command, name = [*self._client, *arguments], self._runtime
+        """Return the output of a command of the runtime; raise CaseFailedError if it fails."""
+        command, folder, environment = [*self._client, *arguments], self._folder, self._environment
         try:
-            ran = await asyncio.to_thread(
-                subprocess.run,
-                command,
-                env=self._environment,
-                cwd=self._folder,
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-        except OSError as error:
-            why = f"{name} can't be started: {error.strerror}; install it, or use a command without a container"
-            raise CaseFailedError("no_runtime", why) from None
-        except subprocess.TimeoutExpired:
-            raise CaseFailedError("no_runtime", f"{name} {arguments[0]} did not end within {LIMIT_S:.0f} s") from None
-        if ran.returncode:
-            said = masked(next(iter(ran.stderr.splitlines()), f"exit code {ran.returncode}"))[:300]
-            remedy = "start its daemon, or let this user access it"
-            raise CaseFailedError("no_runtime", f"{name} {arguments[0]} failed: {said}; {remedy}")
-        return ran.stdout.strip()
+            return await asyncio.to_thread(output_of, command, LIMIT_S, folder=folder, environment=environment)
+        except CommandError as error:
+            why = f"{self._runtime} {arguments[0]} failed: {error}"
+            remedy = "install it, start its daemon, or let this user access it"
+            raise CaseFailedError("no_runtime", f"{why}; {remedy}") from None
 
     @property
     def _id(self) -> str:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from tempfile import TemporaryDirectory
 from uv import find_uv_bin
 
 from common.errors import BadInputError
+from under_siege.host.commands import output_of, run_command
 from under_siege.host.interpreter import (
     OLDEST_USER_PYTHON,
     Interpreter,
@@ -26,7 +26,6 @@ from under_siege.host.interpreter import (
     interpreter,
     package_directories,
 )
-from under_siege.host.managed_process import COMMAND_LIMIT_S, run_command
 from under_siege.host.package_indexes import uv_environment
 from under_siege.host.requirement_files import contents, state_of_sources, why_refused
 from under_siege.host.supervisor_client import current_supervisor
@@ -153,7 +152,7 @@ async def environment_beside(additions: tuple[str, ...], python: Interpreter, te
         for package, reason in missing.items():
             tell(f"{package} can't be added: {reason}")
         return directory
-    except (BadInputError, OSError, subprocess.SubprocessError, ValueError) as error:
+    except (OSError, ValueError) as error:
         return f"{', '.join(additions)} can't be added to {python.path}: {error}"
 
 
@@ -200,7 +199,8 @@ def _words(requirement: str, suite: Path) -> list[str]:
 
 def _versions_in(python: str) -> str:
     """Return the versions of the packages in an environment, as constraints."""
-    frozen = _uv_output("pip", "freeze", "--python", python)
+    # With --quiet, some versions of uv print nothing.
+    frozen = output_of(_uv("pip", "freeze", "--python", python), reason=_reason_of_uv)
     return "\n".join(line for line in frozen.splitlines() if re.fullmatch(r"[\w.-]+==[\w.!-]+", line))
 
 
@@ -279,16 +279,11 @@ def _package(requirement: str) -> str:
 
 
 async def _run_uv(*arguments: str, directory: Path | None = None, environment: dict[str, str] | None = None) -> None:
-    command = [find_uv_bin(), "--quiet", "--color=never", *arguments]
-    await run_command(command, directory, environment, reason=_reason_of_uv)
+    await run_command(_uv("--quiet", *arguments), directory, environment, reason=_reason_of_uv)
 
 
-def _uv_output(*arguments: str) -> str:
-    command = [find_uv_bin(), "--color=never", *arguments]  # with --quiet, some versions of uv print nothing
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_LIMIT_S)
-    if ran.returncode:
-        raise BadInputError(_reason_of_uv(ran.stderr))
-    return ran.stdout
+def _uv(*arguments: str) -> list[str]:
+    return [find_uv_bin(), "--color=never", *arguments]
 
 
 def _reason_of_uv(output: str) -> str:

@@ -17,6 +17,7 @@ from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.commands import CommandError, output_of
 from under_siege.host.requirement_files import PIPFILES, at, toml_of, why_refused
 from under_siege.paths import server_environment
 
@@ -81,7 +82,7 @@ def interpreter(path: str = sys.executable, oldest: tuple[int, int] = OLDEST_PYT
     program = str(Path(found).absolute())
     try:
         version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
-    except (OSError, subprocess.SubprocessError, ValueError):
+    except ValueError:
         raise BadInputError(f"{path!r} does not run as Python; expected Python {least} or later") from None
     if tuple(minor) < oldest:
         raise BadInputError(f"{path!r} is Python {version}; expected {least} or later")
@@ -92,7 +93,7 @@ def packages_of(python: str) -> dict[str, str]:
     """Return the versions of installed packages that servers might use, or an empty dict if the Python does not run."""
     try:
         versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-I")
-    except (OSError, subprocess.SubprocessError, ValueError):
+    except ValueError:
         return {}
     return versions
 
@@ -109,16 +110,14 @@ def evaluate(python: str, source: str, *options: str) -> Any:
     If `python` is the Python of the bench, the source runs in this process.
 
     Raises:
-        OSError, subprocess.SubprocessError, ValueError: the Python or the source fails.
+        ValueError: the Python or the source fails.
     """
     if python == sys.executable:
         names: dict[str, Any] = {}
         exec(source, names)  # noqa: S102 (a constant)
         return json.loads(json.dumps(names["answer"]))
     command = [python, *options, "-c", f"{source}\nprint(json.dumps(answer))"]
-    return json.loads(
-        subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True).stdout
-    )
+    return json.loads(output_of(command, 30.0, environment=server_environment()))
 
 
 def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
@@ -279,10 +278,9 @@ def _python_of(wanted: str) -> str:
     command = [find_uv_bin(), "python", "find", "--no-python-downloads", "--system", wanted]
     environment = {**os.environ, "PATH": path}
     try:
-        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=_UV_LIMIT_S)
-    except (OSError, subprocess.SubprocessError):
+        return output_of(command, _UV_LIMIT_S, environment=environment)
+    except CommandError:
         return ""
-    return ran.stdout.strip()
 
 
 def _numbers(version: str) -> list[int]:

@@ -37,6 +37,17 @@ _CAUSES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         r"RuntimeError: no running event loop",
         lambda _: "the import needs a running event loop, and this server imports the application before its loop runs",
     ),
+    (
+        r"WORKER TIMEOUT",
+        lambda _: (
+            "gunicorn killed a worker that took longer than its --timeout (WORKER TIMEOUT): raise --timeout, or use "
+            "gthread or asynchronous workers"
+        ),
+    ),
+    (
+        r"Maximum request limit of \d+ exceeded",
+        lambda _: "it ended after its --limit-max-requests: in production, a supervisor has to start it again",
+    ),
     *((pattern, _no_service) for pattern in _REFUSED),
 )
 

@@ -9,7 +9,6 @@ import errno
 import math
 import os
 import re
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from common.errors import BadInputError
+from under_siege.host.commands import CommandError, output_of
 from under_siege.host.cpu_division import server_cpu_limit
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.record.case import Case, Value
@@ -299,8 +299,8 @@ def created(limits: Limits) -> Iterator[Group]:
         _apply(controllers, limits)
         group.must_hold()
         try:
-            subprocess.run(group.command(["true"]), check=True, capture_output=True)
-        except subprocess.CalledProcessError:
+            output_of(group.command(["true"]))
+        except CommandError:
             raise PermissionError(errno.EACCES, "its processes can't enter it") from None
         yield group
 

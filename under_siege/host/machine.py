@@ -4,26 +4,22 @@ import math
 import os
 import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 
 from common.workers import cpu_limit
+from under_siege.host.commands import CommandError, output_of
 from under_siege.host.cpu_division import CpuDivision
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.machine_speed import SPEED_PROBE
-from under_siege.paths import IS_INSTALLED, ROOT, server_environment
+from under_siege.paths import IS_INSTALLED, ROOT
 from under_siege.record.result import Environment
+from under_siege.subprocess_scripts.cpu_speed_loop import WORK
 
 
 def describe_environment(pythons: Iterable[Interpreter], division: CpuDivision) -> Environment:
     """Return a description of this machine, its division and its software, for a result file."""
-    with ThreadPoolExecutor() as threads:  # both functions wait for a subprocess
-        commit, speed_probe = threads.submit(_commit), threads.submit(_speed_probe_work)
     return Environment(
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
@@ -33,15 +29,9 @@ def describe_environment(pythons: Iterable[Interpreter], division: CpuDivision) 
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
-        commit=commit.result(),
-        speed_probe=f"{platform.python_version()} {speed_probe.result()}",
+        commit=_commit(),
+        speed_probe=f"{platform.python_version()} {WORK}",
     )
-
-
-def _speed_probe_work() -> str:
-    command = [*SPEED_PROBE, "--work"]
-    probe = subprocess.run(command, env=server_environment(), capture_output=True, text=True, check=True)
-    return probe.stdout.strip()
 
 
 def _cpu_model() -> str:
@@ -55,11 +45,14 @@ def _cpu_model() -> str:
 
 def _commit() -> str:
     """Return the commit of this checkout, with a `+` if files have changed since, or an empty string outside git."""
-    if IS_INSTALLED or shutil.which("git") is None:
+    if IS_INSTALLED:
         return ""
     # Without this option, a killed bench or a full disk could leave a lock in the user's repository.
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
-    status = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False).stdout
+    try:
+        status = output_of([*command, "--untracked-files=no"])
+    except CommandError:
+        return ""
     head = re.match(r"# branch\.oid ([0-9a-f]{12})", status)
     if head is None:
         return ""

@@ -3,21 +3,21 @@
 import asyncio
 import contextlib
 import math
-import re
-import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from under_siege.host.cpu_division import current_division
+from under_siege.host.helper_process import Helper, helper
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.managed_process import ManagedProcess, Tail, reading_lines, until
+from under_siege.host.managed_process import until
 from under_siege.load.background import in_background
-from under_siege.paths import script, server_environment
+from under_siege.paths import script
 from under_siege.record.record import Machine, Record, append_row
 
 CPU_TIMES_EVERY_S = 0.25
@@ -27,29 +27,6 @@ MOST_BASELINE_RUNS = 3
 LATEST_RUN_S = 0.25  # no baseline run starts later than this after the first one
 BUSY_PCT = 10.0  # threshold for other programs' CPU time, as a percentage of all CPUs; an idle machine uses 1 or 2
 REUSABLE_RUNS_S = 1.0  # runs after a case also count as runs before the next case if they are more recent than this
-_RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
-
-
-@contextlib.asynccontextmanager
-async def script_process(
-    command: Sequence[str],
-    take: Callable[[str, float], None],
-    *,
-    stdin: int = subprocess.DEVNULL,
-    folder: Path | None = None,
-    may_hide: bool = True,
-    is_load: bool = False,
-) -> AsyncIterator[ManagedProcess]:
-    """While the context is active, run one of the subprocess scripts, and call `take` for each line of its output."""
-    process = ManagedProcess(
-        command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide, is_load=is_load
-    )
-    try:
-        assert process.stdout is not None
-        with reading_lines(process.stdout.fileno(), take):
-            yield process
-    finally:
-        await process.stop(grace_s=0)
 
 
 @contextlib.asynccontextmanager
@@ -94,10 +71,10 @@ class SpeedProbe:
         self._record: Record | None = None
         self._recent: deque[tuple[float, int, float]] = deque()
 
-    def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a sample that the process has printed, and keep it."""
-        at_s, cpu, took_s = line.split(",")
-        sample = float(at_s), int(cpu), float(took_s)
+    def take(self, values: list[Any]) -> None:
+        """Keep a sample that the process has reported."""
+        at_s, cpu, took_s = values
+        sample = at_s, cpu, took_s
         self._recent.append(sample)
         while sample[0] - self._recent[0][0] > KEPT_SAMPLES_S:
             self._recent.popleft()
@@ -122,7 +99,7 @@ class SpeedProbe:
 async def speed_probe() -> AsyncIterator[SpeedProbe]:
     """Run the speed probe while the context is active."""
     probe = SpeedProbe()
-    async with script_process(SPEED_PROBE, probe.take, may_hide=False):
+    async with helper(SPEED_PROBE, probe.take, may_hide=False):
         yield probe
 
 
@@ -144,21 +121,24 @@ class LoneTaskTimer:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self.process: ManagedProcess | None = None
-        self._lines: list[list[float]] = []
+        self.helper: Helper | None = None
+        self._runs: list[dict[str, Any]] = []  # the first one warms up the task, and is not recorded
         self._is_lost = False  # whether the process has failed or timed out, so that it must not be used again
-        self._last: list[list[float]] = []  # the previous runs
+        self._last: list[dict[str, Any]] = []  # the previous runs
         self._last_of: Record | None = None
 
-    def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line of output; ignore lines that the task prints."""
-        if _RUN.fullmatch(line):
-            self._lines.append([float(word) for word in line.split(",")])
+    def take(self, run: dict[str, Any]) -> None:
+        """Note a run that the process reports."""
+        self._runs.append(run)
 
     def fresh_since_s(self, record: Record) -> float:
         """Return the start time of recent runs made after the previous case, or infinity if there are none."""
-        is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < REUSABLE_RUNS_S
-        return self._last[0][0] if is_fresh else math.inf
+        is_fresh = (
+            self._last
+            and self._last_of is not record
+            and time.monotonic() - self._last[0]["started_s"] < REUSABLE_RUNS_S
+        )
+        return self._last[0]["started_s"] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
         """Record recent runs made after the previous case or, if there are none, make and record new ones."""
@@ -170,25 +150,23 @@ class LoneTaskTimer:
                 self._is_lost = self._is_lost or not await self._run_once()
                 if self._is_lost:
                     break
-                self._last.append(self._lines[-1])
+                self._last.append(self._runs[-1])
         self._last_of = record
-        for at_s, wall_s, cpu_s, cpu in self._last:
-            record.alone_at_s.append(at_s)
-            record.alone_wall_s.append(wall_s)
-            record.alone_cpu_s.append(cpu_s)
-            record.alone_on_cpu.append(int(cpu))
+        for run in self._last:
+            record.alone_at_s.append(run["started_s"])
+            record.alone_wall_s.append(run["wall_s"])
+            record.alone_cpu_s.append(run["cpu_s"])
+            record.alone_on_cpu.append(run["cpu"])
 
     async def _run_once(self) -> bool:
-        before, process = len(self._lines), self.process
-        assert process is not None
-        assert process.stdin is not None
+        before, helper = max(1, len(self._runs)), self.helper
+        assert helper is not None
         try:
-            process.stdin.write(b"\n")
-            process.stdin.flush()
+            await helper.send(b"\n")
         except OSError:  # the process has ended
             return False
-        await until(lambda: len(self._lines) > before or process.ended(), self._timeout_s, look_s=0.002)
-        return len(self._lines) > before
+        await until(lambda: len(self._runs) > before or helper.process.ended(), self._timeout_s, look_s=0.002)
+        return len(self._runs) > before
 
 
 @contextlib.asynccontextmanager
@@ -196,11 +174,9 @@ async def lone_task_timer(
     task: str, python: Interpreter, timeout_s: float, folder: Path | None = None
 ) -> AsyncIterator[LoneTaskTimer]:
     """While the context is active, keep a process that makes baseline runs of the task on request."""
-    worker, command = LoneTaskTimer(timeout_s), [python.path, *script("time_task_alone"), task]
-    async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
-        worker.process = process
-        Tail(process.stderr)  # drains the pipe, so that the process never blocks
-        yield worker
+    timer, command = LoneTaskTimer(timeout_s), [python.path, *script("task_runs", task=task)]
+    async with helper(command, timer.take, reads_lines=True, folder=folder) as timer.helper:
+        yield timer
 
 
 @contextlib.asynccontextmanager

@@ -11,11 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import psutil
 
-from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.host.cpu_division import cpus_of_process
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
@@ -33,8 +32,6 @@ MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inh
 GRACE_S = 5.0
 LOOK_S = 0.01  # polling interval
 CALM_LOOK_S = 0.05  # polling interval during a measurement; more frequent polling would disturb it
-COMMAND_LIMIT_S = 600.0  # timeout of a command such as an installation
-LONGEST_REASON = 400  # maximum number of characters of the reason why a command failed
 
 
 class Tail:
@@ -75,9 +72,11 @@ class Tail:
 
 
 @contextlib.contextmanager
-def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Callable[[], None]]:
+def reading_lines(
+    fd: int, take: Callable[[str, float], None], most_bytes: int = LONGEST_LINE_BYTES
+) -> Iterator[Callable[[], None]]:
     """Call `take(line, time.monotonic())` for each line; yield a function that reads all available data now."""
-    rest = b""
+    rest = bytearray()
 
     def read() -> bool:
         nonlocal rest
@@ -86,10 +85,12 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
         except OSError:  # no data, or (EIO) the other end of a terminal was closed
             chunk = b""
         arrived_s = time.monotonic()
-        *lines, rest = (rest + chunk).split(b"\n")
-        rest = rest[:LONGEST_LINE_BYTES]  # a stream without line ends must not fill the memory
-        for line in lines:
-            take(line[:LONGEST_LINE_BYTES].decode(errors="replace"), arrived_s)
+        rest += chunk
+        if b"\n" in chunk:
+            *lines, rest = rest.split(b"\n")
+            for line in lines:
+                take(line[:most_bytes].decode(errors="replace"), arrived_s)
+        del rest[most_bytes:]  # a stream without line ends must not fill the memory
         if not chunk:
             loop.remove_reader(fd)  # at the end of a stream, asyncio would call `read` again and again
         return bool(chunk)
@@ -270,62 +271,6 @@ def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: 
     reads, writes = os.pipe()
     theirs.callback(os.close, reads if we_write else writes)
     return (os.fdopen(writes, "wb"), reads) if we_write else (os.fdopen(reads, "rb"), writes)
-
-
-class CompletedRun(NamedTuple):
-    """The exit status of a command, or None if it was stopped because it took too long, and its output."""
-
-    status: int | None
-    stdout: Tail
-    stderr: Tail
-
-
-async def run_to_end(
-    command: Sequence[str],
-    limit_s: float,
-    *,
-    folder: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    grace_s: float = 0.0,
-    may_hide: bool = True,
-) -> CompletedRun:
-    """Run a command and stop what is left of it; raise OSError if it can't be started."""
-    process = ManagedProcess(command, environment=environment or os.environ, folder=folder, may_hide=may_hide)
-    stdout, stderr = Tail(process.stdout), Tail(process.stderr)
-    try:
-        in_time = await process.wait(limit_s)
-    finally:
-        await process.stop(grace_s)
-    await stdout.read_to_end()
-    await stderr.read_to_end()
-    return CompletedRun(process.returncode if in_time else None, stdout, stderr)
-
-
-def _last_error(output: str) -> str:
-    error = next((line.strip() for line in reversed(output.splitlines()) if "rror" in line), "")
-    return error or final_line(output) or "it printed nothing"
-
-
-async def run_command(
-    command: list[str],
-    directory: Path | None = None,
-    environment: dict[str, str] | None = None,
-    reason: Callable[[str], str] = _last_error,
-) -> None:
-    """Run the command and wait until it ends.
-
-    Args:
-        reason: function that extracts the reason for a failure from the output.
-
-    Raises:
-        BadInputError: the command failed, or took too long.
-    """
-    run = await run_to_end(command, COMMAND_LIMIT_S, folder=directory, environment=environment, grace_s=GRACE_S)
-    if run.status is None:
-        raise BadInputError(f"it took longer than {COMMAND_LIMIT_S:.0f} s")
-    if run.status != 0:
-        why = reason(f"{run.stdout.all_kept()}\n{run.stderr.all_kept()}")
-        raise BadInputError(masked(why)[:LONGEST_REASON])
 
 
 def offspring(pid: int) -> list[psutil.Process]:

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import pwd
-import re
 import secrets
 import shlex
 import shutil
@@ -20,19 +19,18 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-from common.errors import BadInputError
-from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line, run_command
+from under_siege.host.commands import CommandError, last_problem, run_command
+from under_siege.host.managed_process import ManagedProcess, Tail, how_it_ended, last_line
 from under_siege.host.ports import claimed_port, must_be_its_own
 from under_siege.host.programs import install_command, path_of
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, Record
-from under_siege.secrets import hide, masked
+from under_siege.secrets import hide
 
 READY_LIMIT_S = 30.0
 NOBODY = ("postgres", "redis", "nobody")  # if the bench runs as root, services run as the first of these that exists
-_REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +232,9 @@ def _unprivileged() -> tuple[list[str], int | None]:
 
 async def _prepare(name: str, command: list[str], environment: dict[str, str], folder: Path) -> None:
     try:
-        async with asyncio.timeout(READY_LIMIT_S):
-            await run_command(command, folder, environment, _last_error)
-    except (BadInputError, TimeoutError) as error:
-        why = str(error) or f"it took longer than {READY_LIMIT_S:.0f} s"
-        raise CaseFailedError("no_service", f"{name} can't be prepared; {why}") from None
+        await run_command(command, folder, environment, limit_s=READY_LIMIT_S)
+    except CommandError as error:
+        raise CaseFailedError("no_service", f"{name} can't be prepared: {error}") from None
 
 
 async def _accepts_connections(running: _Running, name: str, port: int) -> None:
@@ -252,10 +248,4 @@ async def _accepts_connections(running: _Running, name: str, port: int) -> None:
         await asyncio.sleep(0.02)
     for tail in running.tails:
         await tail.read_to_end()
-    raise CaseFailedError("no_service", f"{name} can't be started; {_last_error(running.output())}")
-
-
-def _last_error(output: str) -> str:
-    """Quote the last line that reports an error or, if no line does, the last line of the output."""
-    errors = [line.strip() for line in output.splitlines() if _REASON.search(line)]
-    return f"its last error: {masked(errors[-1])[:200]}" if errors else last_line(output)
+    raise CaseFailedError("no_service", f"{name} can't be started: {last_problem(running.output())}")

@@ -1,10 +1,10 @@
 """Start the bench again in a scope of the user's systemd, in which a user without root may create cgroups."""
 
 import os
-import subprocess
 from pathlib import Path
 from typing import NoReturn
 
+from under_siege.host.commands import CommandError, output_of
 from under_siege.paths import IS_PROGRAM, own_command
 
 SCOPE = ("systemd-run", "--user", "--scope", "--quiet", "-p", "Delegate=yes")
@@ -22,17 +22,10 @@ def can_restart() -> bool:
     if IS_RESTARTED or not IS_PROGRAM:
         return False
     try:
-        ran = subprocess.run(
-            [*SCOPE, "true"],
-            env=_environment(),
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PROBE_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        output_of([*SCOPE, "true"], PROBE_LIMIT_S, environment=_environment())
+    except CommandError:
         return False
-    return ran.returncode == 0
+    return True
 
 
 def restart() -> NoReturn:

@@ -126,7 +126,7 @@ class Speeds:
 
 
 def speeds_of(record: Record) -> Speeds | None:
-    """Return the speeds of the CPUs, or None if there are too few samples, as in old results without a speed probe."""
+    """Return the speeds of the CPUs, or None if there are too few samples."""
     return Speeds(record) if len(record.beats.at_s) >= FEWEST_SAMPLES else None
 
 

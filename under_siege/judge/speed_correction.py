@@ -255,21 +255,15 @@ def other_work(run: Round) -> float:
 def taken_by_others(run: Round) -> float:
     """Return the share of a server's possible CPU time that it lost to other programs.
 
-    The loss is at most the time that the server's threads waited for a CPU, which the kernel counts. Without this count
-    (older results), the loss is at most the time that other programs used while no CPU was idle, and at most the CPU
-    time that the server could have used but did not.
+    The loss is at most the time that the server's threads waited for a CPU, which the kernel counts.
     """
-    machine, used = run.record.machine, run.cpus_used()
-    if machine is None or not machine.total_s or not used or run.is_limited_by_its_quota():
+    machine, used, wanted = run.record.machine, run.cpus_used(), run.cpu_wanted()
+    if machine is None or not machine.total_s or not used or wanted is None or run.is_limited_by_its_quota():
         return 0.0
     cpus = machine.total_s / (run.load_s or machine.total_s) - run.record.load_cpus
     cpus = min(cpus, run.quota or math.inf)
-    others, wanted = (other_work(run) - USUAL_OTHER_WORK) * cpus, run.cpu_wanted()
-    if wanted is None:
-        others -= (machine.idle_s or 0.0) / (run.load_s or 1.0)
-        usable = _usable_cpus(run, used, cpus)
-    else:
-        usable = min(1.0 if _is_limited_by_the_gil(run, used) else cpus, wanted)
+    others = (other_work(run) - USUAL_OTHER_WORK) * cpus
+    usable = min(1.0 if _is_limited_by_the_gil(run, used) else cpus, wanted)
     lost = max(0.0, min(others, usable - used))
     return min(MOST_LOST, lost / (used + lost))
 
@@ -285,14 +279,6 @@ def _is_limited_by_the_gil(run: Round, used: float) -> bool:
     are_all_awake = busy_threads > 1 and (run.cpu_wanted() or 0.0) >= MOSTLY * busy_threads
     is_one_process = set(record.samples.processes) == {1} and record.gil is not False
     return is_one_process and used <= ONE_MORE and not are_all_awake
-
-
-def _usable_cpus(run: Round, used: float, cpus: float) -> float:
-    """Return how many CPUs a server can use: one per worker, the number in use if it is nearly whole, or else all."""
-    workers, whole = run.record.workers, float(round(used))
-    if workers is not None and workers < cpus and not run.record.is_ceiling:
-        return float(workers)
-    return whole if whole and abs(used - whole) <= (ONE_MORE - 1) * whole else cpus
 
 
 def _with_speed(cases: Sequence[Case]) -> list[Round]:

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from under_siege import formatting
+from under_siege.host.known_causes import known_cause
 from under_siege.judge.estimates import ACCURACY, Estimate
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection, other_work, stolen
 from under_siege.record.record import Record
+from under_siege.record.requests import REFUSED
 from under_siege.suite.suite import NO_SERVER
 
 DEVIATIONS = 3.0  # number of standard deviations allowed for noise
@@ -45,6 +47,8 @@ LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master 
 FEWEST_CHECKS = 3  # minimum number of response checks, which send the same request on other connections
 FEWEST_IN_QUEUE = 2  # minimum length of the queue, because with one user a response takes about as long as a check
 TIGHT = 1.6  # maximum ratio of the 95th percentile to the median; with a timer, response times vary little
+FEW_REFUSALS = 0.01  # share of requests
+HARDLY_BUSY = 0.3  # CPUs that a server uses although it refuses requests
 IDLE = 0.5  # maximum share of one CPU; a server that computes under a GIL uses 1.0
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
     # The kernel delays ACKs by 40 ms, rounded up to its next clock tick (1 to 4 ms). The time of the work is added.
@@ -278,8 +282,22 @@ def availability(measured: Round, _: Evidence) -> str | None:
     example = f" (the first: {problems[0]})" if problems else ""
     return (
         f"{missed} of {sent} requests got no correct response{example}{errors_of_the_tool(measured)}; "
-        "the rate counts only correct responses, but failed requests may have taken less work"
+        f"{_cause_of_losses(measured)}the rate counts only correct responses, but failed requests may have taken less "
+        "work"
     )
+
+
+def _cause_of_losses(measured: Round) -> str:
+    """Return the likely cause of failed requests, as the begin of a clause, or an empty string."""
+    if cause := known_cause(measured.record.server_said):
+        return f"{cause}; "
+    refused, cpus = np.count_nonzero(measured.rows.outcome == REFUSED), measured.cpus_used()
+    if refused > FEW_REFUSALS * len(measured.rows) and cpus is not None and cpus < HARDLY_BUSY:
+        return (
+            f"it refused {refused} with status 503 while it used {formatting.share(cpus)} of a CPU: a limit such as "
+            "uvicorn's --limit-concurrency also counts idle connections; "
+        )
+    return ""
 
 
 def overload(measured: Round, _: Evidence) -> str | None:

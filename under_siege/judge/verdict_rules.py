@@ -35,6 +35,7 @@ TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
 LEAST_CPU_S = 0.001  # tasks with less CPU time are not checked: it is the resolution of the CPU clock
 USELESS = 2.0  # maximum ratio of the upper to the lower end of an interval; beyond it, the interval is too wide
+ENOUGH_RESPONSES = 30  # with fewer, a wide interval is due to their number
 MOST_OF_OTHERS = 0.5  # if other programs use a larger share of all CPU time, corrections for it are guesses
 HARDLY = 0.1  # CPU time as a share of a task's duration; below it, the CPU time of a response proves little
 
@@ -166,6 +167,13 @@ def wide_interval(limits: Limits) -> str | None:
     edges = limits.rate.interval() if limits.rate else None
     if edges is None or edges[1] <= USELESS * edges[0]:
         return None
+    responses = sum(measured.completed for measured in limits.rounds)
+    if responses < ENOUGH_RESPONSES:
+        took_s = sum(measured.load_s or 0.0 for measured in limits.rounds)
+        longer_s = 5 * math.ceil(took_s * ENOUGH_RESPONSES / max(1, responses) / len(limits.rounds) / 5)
+        return (
+            f"too few responses to tell the rate, {responses} in {formatting.seconds(took_s)}: use --time {longer_s}s"
+        )
     return (
         f"the confidence interval of the rate is too wide, {formatting.rate(edges[0])}/s to "
         f"{formatting.rate(edges[1])}/s: run more rounds, or close other programs"

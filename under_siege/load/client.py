@@ -2,30 +2,37 @@
 
 import base64
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple
+
+import msgspec
 
 from under_siege.load.request import CLIENT, Pause, Request, RightAnswer
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.paths import script
-from under_siege.record.requests import LARGEST, OUTCOMES, Outcome, Requests, Sender
+from under_siege.record.requests import LARGEST, Outcome, Requests, Sender
 
 COMMAND = [sys.executable, *script("client")]
 AFTER_A_FAILURE_S = 0.1  # pause of a user after a request that was not answered correctly
-_ROW = re.compile(
-    r"(?P<user>\d{1,7}),(?P<request>\d{1,4}),(?P<due_s>\d+\.\d{6}),(?P<sent_s>\d+\.\d{6}),(?P<ended_s>\d+\.\d{6}),"
-    rf"(?P<status>\d{{1,3}}),(?P<size>\d{{1,15}}),(?P<outcome>{'|'.join(OUTCOMES)})\|(?P<problem>.*)",
-    re.ASCII,
-)
-_EVENTS = re.compile(r"events,(\d{1,7}),(\d[\d ]*)", re.ASCII)
-_RECONNECTED = re.compile(r"reconnected,(\d{1,15})", re.ASCII)
-_STALLS = re.compile(r"stalls,([\d. ]*)", re.ASCII)
 _MOST_PROBLEMS = 20  # distinct ones
+
+
+class ClientRow(NamedTuple):
+    """A request that the client reports. Times are those of `time.monotonic`."""
+
+    user: int
+    request: int
+    due_s: float
+    sent_s: float
+    ended_s: float
+    status: int
+    size_bytes: int
+    outcome: Outcome
+    problem: str
 
 
 def order(
@@ -99,41 +106,39 @@ class ClientOutput:
         self._problems = Counter[str]()
         self.reconnected, self.stalls_s = 0, list[float]()
 
-    def take(self, line: str) -> tuple[int, float, str] | None:
-        """Parse a line; return the user, the end and the outcome of the request that it reports, if any."""
-        if match := _ROW.fullmatch(line):
-            return self._add(match)
-        if match := _EVENTS.fullmatch(line):
-            waits_us = self._waits_us.setdefault(int(match[1]), [])
-            waits_us.extend(min(int(wait_us), 10**12) for wait_us in match[2].split())
-        elif match := _RECONNECTED.fullmatch(line):
-            self.reconnected = int(match[1])
-        elif match := _STALLS.fullmatch(line):
-            self.stalls_s = [float(stall_s) for stall_s in match[1].split()]
-        elif line.strip() not in ("", "ready"):
-            raise ValueError(f"unknown line of the client: {line[:200]!r}")
+    def take(self, value: Any) -> tuple[int, float, Outcome] | None:
+        """Note a value that the client reports; return the user, the end and the outcome if it is a request."""
+        match value:
+            case [*fields]:
+                return self._add(msgspec.convert(fields, ClientRow))
+            case {"user": user, "waits_us": waits_us}:
+                self._waits_us.setdefault(user, []).extend(min(wait_us, 10**12) for wait_us in waits_us)
+            case {"reconnected": reconnected, "stalls_s": stalls_s}:
+                self.reconnected, self.stalls_s = reconnected, stalls_s
+            case "ready":
+                pass
+            case _:
+                raise ValueError(f"unknown report of the client: {value!r:.200}")
         return None
 
-    def _add(self, match: re.Match[str]) -> tuple[int, float, str]:
-        user, outcome = int(match["user"]), cast(Outcome, match["outcome"])
-        due_s, sent_s, ended_s = (float(match[name]) - self._began_s for name in ("due_s", "sent_s", "ended_s"))
-        first_us, *gaps_us = self._waits_us.pop(user, None) or [-1]
-        if match["problem"] and len(self._problems) < _MOST_PROBLEMS:
-            self._problems[match["problem"]] += 1
+    def _add(self, row: ClientRow) -> tuple[int, float, Outcome]:
+        first_us, *gaps_us = self._waits_us.pop(row.user, None) or [-1]
+        if row.problem and len(self._problems) < _MOST_PROBLEMS:
+            self._problems[row.problem] += 1
         self._requests.add(
             self._sender,
-            user=user,
-            request=int(match["request"]),
-            due_s=due_s,
-            sent_s=sent_s,
-            ended_s=ended_s,
-            status=int(match["status"]),
-            size_bytes=min(int(match["size"]), LARGEST),
-            outcome=outcome,
-            problem=match["problem"],
+            user=row.user,
+            request=row.request,
+            due_s=row.due_s - self._began_s,
+            sent_s=row.sent_s - self._began_s,
+            ended_s=row.ended_s - self._began_s,
+            status=row.status,
+            size_bytes=min(row.size_bytes, LARGEST),
+            outcome=row.outcome,
+            problem=row.problem,
             events=(first_us, gaps_us) if self._has_streams else None,
         )
-        return user, ended_s, outcome
+        return row.user, row.ended_s - self._began_s, row.outcome
 
     @property
     def problems(self) -> list[str]:

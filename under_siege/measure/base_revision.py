@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.commands import CommandError, output_of
 from under_siege.host.environments import DIRECTORY
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, interpreter
 from under_siege.load.body_rule import as_json
@@ -197,21 +197,10 @@ def _claims(directory: Path) -> bool:
 def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
     """Return the output of git; if git fails, return an empty string, or raise BadInputError if `strict`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = next(argument for argument in arguments if argument in ("clone", "checkout")) if strict else ""
+    command = [shutil.which("git") or "git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        ran = subprocess.run(
-            [shutil.which("git") or "git", "--no-optional-locks", "-C", str(folder), *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=GIT_LIMIT_S,
-            env=environment,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        return output_of(command, GIT_LIMIT_S, environment=environment)
+    except CommandError as error:
         if strict:
-            raise BadInputError(f"git {command} failed: {error}") from None
+            raise BadInputError(f"git failed: {legible(str(error))}") from None
         return ""
-    if ran.returncode and strict:
-        raise BadInputError(f"git {command} failed: {legible(' '.join(ran.stderr.split()))[-300:]}")
-    return "" if ran.returncode else ran.stdout.strip()

@@ -11,12 +11,12 @@ import msgspec
 import psutil
 
 from common.errors import BadInputError, one_line
+from under_siege.host.commands import run_command
 from under_siege.host.limits import Limits, limited, watching_limits
 from under_siege.host.machine_speed import (
     machine_between,
     watching_machine,
 )
-from under_siege.host.managed_process import run_command
 from under_siege.host.resource_usage import sampling, watching_ports
 from under_siege.load.answer_check import AnswerCheck, check_interval_s
 from under_siege.load.background import in_background

@@ -1,15 +1,13 @@
 """Run the bench's own client in a process of its own, for loads that are not part of a siege."""
 
-import asyncio
 import contextlib
-import subprocess
 from collections.abc import AsyncIterator, Sequence
-from typing import IO
+from typing import Any
 
 import psutil
 
-from under_siege.host.machine_speed import script_process
-from under_siege.host.managed_process import ManagedProcess, Tail, last_line, until
+from under_siege.host.helper_process import Helper, helper
+from under_siege.host.managed_process import last_line, until
 from under_siege.host.resource_usage import Wakefulness, used_cpu_s
 from under_siege.load.client import AFTER_A_FAILURE_S, COMMAND, ClientOutput, order
 from under_siege.record.record import CaseFailedError
@@ -25,26 +23,25 @@ LAST_LINES_S = 0.05  # timeout for its last lines
 class Generator:
     """A process of the bench's own client that sends one series of requests and adds them to the table of a record."""
 
-    def __init__(self, process: ManagedProcess, errors: Tail) -> None:
-        self._process = process
-        self._errors = errors
-        self.awake = Wakefulness(process.pid)
+    def __init__(self, running: Helper) -> None:
+        self._helper, self._process = running, running.process
+        self.awake = Wakefulness(self._process.pid)
         self._output: ClientOutput | None = None
         self.ready = False
         self.ended = 0
         self._asked = 0
 
-    def take(self, line: str, _arrived_s: float) -> None:
-        """Parse a line that the generator printed."""
-        self.ready = self.ready or line == "ready"
-        if self._output and (ended := self._output.take(line)) and ended[2] != OPEN:
+    def take(self, value: Any) -> None:
+        """Note what the generator reports."""
+        self.ready = True
+        if self._output and (ended := self._output.take(value)) and ended[2] != OPEN:
             self.ended += 1
 
     async def until_ready(self) -> None:
         """Wait until the generator can start the load; raise CaseFailedError if it does not become ready."""
         if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
             raise CaseFailedError(
-                "generator_failed", f"the load generator did not start; {last_line(self._errors.text())}"
+                "generator_failed", f"the load generator did not start; {last_line(self._helper.errors.text())}"
             )
 
     async def begin(
@@ -86,21 +83,14 @@ class Generator:
             failure_pause_s=failure_pause_s,
             is_precise=True,
         )
-        await asyncio.to_thread(self._stdin.write, line)
-        await asyncio.to_thread(self._stdin.flush)
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        stdin: IO[bytes] | None = self._process.stdin
-        assert stdin is not None
-        return stdin
+        await self._helper.send(line)
 
     def sample(self) -> None:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited before its last response."""
         self.awake.sample()
         status = self._process.poll()
         if status is not None and not (status == 0 and self._asked):  # with arrivals, it exits after the last response
-            quoted = last_line(self._errors.text())
+            quoted = last_line(self._helper.errors.text())
             raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
 
     def cpu_s(self) -> float | None:
@@ -111,7 +101,7 @@ class Generator:
 
     async def end(self) -> None:
         """Tell the generator to abandon unanswered requests, report them and exit."""
-        self._stdin.close()
+        self._helper.end_input()
         await until(self._process.ended, END_S)
         await until(lambda: self.ended >= self._asked, LAST_LINES_S)
 
@@ -120,9 +110,8 @@ class Generator:
 async def generator() -> AsyncIterator[Generator]:
     """Start the load generator, and stop it when the context ends."""
 
-    def take(line: str, arrived_s: float) -> None:
-        load_generator.take(line, arrived_s)
-
-    async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False, is_load=True) as process:
-        load_generator = Generator(process, Tail(process.stderr))
-        yield load_generator
+    async with helper(
+        COMMAND, lambda value: sending.take(value), reads_lines=True, may_hide=False, is_load=True
+    ) as one:
+        sending = Generator(one)
+        yield sending

@@ -5,7 +5,6 @@ import contextlib
 import math
 import os
 import pty
-import re
 import resource
 import subprocess
 import time
@@ -13,11 +12,13 @@ import tty
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import msgspec
 import psutil
 
 from under_siege.host.cpu_division import current_division, server_cpus
+from under_siege.host.helper_process import helper
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.limits import Group, Limits, watching_limits
 from under_siege.host.machine_speed import watching_machine
@@ -37,11 +38,12 @@ from under_siege.load.answer_check import check_interval_s
 from under_siege.load.client import Client, ClientOutput
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.duration import Length
-from under_siege.paths import script, server_environment
+from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, tool_failure
 from under_siege.record.requests import LOAD, OPEN, close_loop
 from under_siege.secrets import masked
+from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER
 from under_siege.suite.expected_response import Expectation
 
 OVERRUN_S = 60.0  # maximum extra time for a burst, if the server is stuck or the tool waits for responses
@@ -67,8 +69,6 @@ COMPUTING = 0.9  # a task that uses a CPU for this share of its time only comput
 MANY_USERS = 100
 START_S = 30.0  # maximum seconds for starting Python and importing the task
 MOST_SLOWDOWN = 3  # maximum slowdown of a task that runs beside others, compared with its trial
-_CHECK = re.compile(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", re.ASCII)
-_TASK = re.compile(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", re.ASCII)
 
 
 class LoadRun:
@@ -205,7 +205,7 @@ class LoadRun:
             self._own = own = ClientOutput(record.requests, began_s, has_streams=bool(self._spec.stream))
 
             def take_row(line: str, _arrived_s: float) -> None:
-                if (ended := own.take(line)) and ended[2] != OPEN:
+                if (ended := own.take(msgspec.json.decode(line))) and ended[2] != OPEN:
                     length.answer(ended[0], ended[1])
                     tell()
 
@@ -408,78 +408,42 @@ async def compute_bare(
         CaseFailedError: the processes of the users did not get ready, or exited early.
     """
     record.load_cpus = len(current_division().load)
-    lines, started_s = _BaselineLines(record, length, tell), time.monotonic()
+    started_s, began_s = time.monotonic(), 0.0
     quota = Limits.of(case).cpus
     quota = None if quota is None or quota >= server_cpus() else quota
     in_turn = take_turns(case.users, quota, expected)
     processes = processes_for(case.users, quota if in_turn else None)
-    options = ["--users", str(case.users), "--processes", str(processes)]
-    options += ["--check-every", str(check_interval_s(expected.task_s)), "--task", case.task]
-    options += ["--in-turn"] if in_turn else []
-    command = [python.path, *script("no_server_baseline"), *options]
-    command = group.command(command) if group else command
-    process = ManagedProcess(command, environment=server_environment(), folder=folder)
-    errors = Tail(process.stderr)
-    try:
-        assert process.stdout is not None
-        with reading_lines(process.stdout.fileno(), lines.take):
-            limit_s = ready_limit_s(processes, expected)
-            if not await until(lambda: lines.began_s > 0 or process.ended(), limit_s):
-                raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
-            record.ready_s = record.warm_s = time.monotonic() - started_s
-            async with sampling(process.pid, record, lines.began_s, memory=False), watching_machine(record):
-                with watching_limits(group, record):
-                    await _until_over(process, lines, length)
-            if process.ended():
-                raise await _death(process, errors)
-            record.load_s = time.monotonic() - lines.began_s
-            close_loop(record.requests, case.users, record.load_s)
-    finally:
-        stopping_s = time.monotonic()
-        await process.stop(grace_s=0)
-        record.stop_s = time.monotonic() - stopping_s
+    arguments = {"task": case.task, "users": case.users, "processes": processes, "in_turn": in_turn}
+    arguments["check_interval_s"] = check_interval_s(expected.task_s)
+    command = [python.path, *script("no_server_baseline", **arguments)]
 
+    def take(value: Any) -> None:
+        nonlocal began_s
+        if isinstance(value, dict):
+            record.load_began_s = began_s = value["go_s"]
+            return
+        user, sent_s, ended_s, size_bytes = value
+        times = {"sent_s": sent_s - began_s, "ended_s": ended_s - began_s}
+        if user == CHECK_USER:
+            record.requests.add("check", **times, outcome="correct")
+            return
+        outcome = record.outcome_of(200, size_bytes)
+        record.requests.add(LOAD, user=user, **times, status=200, size_bytes=size_bytes, outcome=outcome)
+        length.answer(user, times["ended_s"])
+        tell()
 
-async def _until_over(process: ManagedProcess, lines: "_BaselineLines", length: Length) -> None:
-    await until(lambda: process.ended() or length.is_over(time.monotonic() - lines.began_s), math.inf, CALM_LOOK_S)
-
-
-async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
-    await errors.read_to_end()
-    how = how_it_ended(process.reap())
-    return CaseFailedError("died", f"the process that measures the ceiling {how}; {last_line(errors.text())}")
-
-
-class _BaselineLines:
-    """Record the lines of `under_siege.subprocess_scripts.no_server_baseline`, and ignore the output of the task."""
-
-    def __init__(self, record: Record, length: Length, tell: Callable[[], None]) -> None:
-        self._record = record
-        self._length = length
-        self._tell = tell
-        self.began_s = 0.0
-
-    def take(self, line: str, _arrived_s: float) -> None:
-        if begun := re.fullmatch(r"go,(\d+\.\d+)", line, re.ASCII):
-            self._record.load_began_s = self.began_s = float(begun[1])
-        elif checked := _CHECK.fullmatch(line):
-            sent_s, ended_s = self._at_s(checked[1]), self._at_s(checked[2])
-            self._record.requests.add("check", sent_s=sent_s, ended_s=ended_s, outcome="correct")
-        elif done := _TASK.fullmatch(line):
-            user = int(done[1])
-            at_s = self._at_s(done[3])
-            size_bytes = int(done[4])
-            self._record.requests.add(
-                LOAD,
-                user=user,
-                sent_s=self._at_s(done[2]),
-                ended_s=at_s,
-                status=200,
-                size_bytes=size_bytes,
-                outcome=self._record.outcome_of(200, size_bytes),
-            )
-            self._length.answer(user, at_s)
-            self._tell()
-
-    def _at_s(self, clock_s: str) -> float:
-        return round(float(clock_s) - self.began_s, 6)
+    async with helper(group.command(command) if group else command, take, folder=folder) as running:
+        process, limit_s = running.process, ready_limit_s(processes, expected)
+        if not await until(lambda: began_s > 0 or process.ended(), limit_s):
+            raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
+        record.ready_s = record.warm_s = time.monotonic() - started_s
+        async with sampling(process.pid, record, began_s, memory=False), watching_machine(record):
+            with watching_limits(group, record):
+                await until(
+                    lambda: process.ended() or length.is_over(time.monotonic() - began_s), math.inf, CALM_LOOK_S
+                )
+        if process.ended():
+            why = f"{how_it_ended(process.reap())}; its last line: {await running.failure()}"
+            raise CaseFailedError("died", f"the process that measures the ceiling {why}")
+        record.load_s = time.monotonic() - began_s
+        close_loop(record.requests, case.users, record.load_s)

@@ -14,9 +14,9 @@ import aiohttp
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.formatting import legible
+from under_siege.host.commands import run_command
 from under_siege.host.environments import environment_beside, environment_with, with_packages
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
-from under_siege.host.managed_process import run_command
 from under_siege.host.services import Services
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, MOST_PATHS, PATTERN, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse, client

@@ -46,7 +46,7 @@ from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
 from under_siege.load.jobs import fetch_job
 from under_siege.load.request import MixedRequest, filled
-from under_siege.load.streams import fetch_stream
+from under_siege.load.streams import BROKEN, fetch_stream
 from under_siege.measure.plan import Plan
 from under_siege.measure.remedies import Asked, Source, remedy
 from under_siege.measure.server_command import Start, start_of
@@ -170,14 +170,16 @@ class Server:
         try:
             return await work
         except CaseFailedError as failed:
-            may_say = failed.code in ("error_answer", "not_ready", "refused_request")
-            if not may_say or not await until(lambda: bool(last_error(self._all_stderr())), STDERR_LIMIT_S):
+            if failed.code not in ("error_answer", "not_ready", "refused_request", BROKEN):
                 raise
-            said, cause = self._all_stderr(), known_cause(self._all_stderr())
-            more = f"; {cause}" if cause else ""
-            raise CaseFailedError(
-                failed.code, f"{failed}; the last error on stderr: {last_error(said)}{more}"
-            ) from None
+            if not await until(lambda: bool(self._error_and_cause()), STDERR_LIMIT_S):
+                raise
+            raise CaseFailedError(failed.code, f"{failed}; {self._error_and_cause()}") from None
+
+    def _error_and_cause(self) -> str:
+        said = self._all_stderr()
+        error, cause = last_error(said), known_cause(said)
+        return "; ".join(filter(None, [error and f"the last error on stderr: {error}", cause]))
 
     def gil_enabled_by(self) -> str:
         """Return the module that enabled the GIL, according to free-threaded Python's warning, or an empty string."""
@@ -225,7 +227,7 @@ class Server:
             said += f"; its last error: {error}"
         if cause := known_cause(self._all_stderr()):
             said += f"; {cause}"
-        if status == 0 and not error and self.age_s() < self._limit_s:
+        elif status == 0 and not error and self.age_s() < self._limit_s:
             said += "; if it runs in the background, configure it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
 

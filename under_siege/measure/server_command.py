@@ -1,5 +1,6 @@
 """Build the command line, environment and directory of a target, from the plan and the case."""
 
+import ast
 import contextlib
 import os
 import shutil
@@ -25,6 +26,14 @@ NEUTRAL = {"GUNICORN_CMD_ARGS": "--config python:keyword"}
 _SETTINGS = ("GUNICORN_CMD_ARGS", "WEB_CONCURRENCY")
 _PREFIXES = ("UVICORN_", "GRANIAN_", "HYPERCORN_")
 _CONFIGURATION = "gunicorn.conf.py"
+_GUNICORN_OPTIONS = {  # option → settings in the configuration file that it replaces
+    "-w": ("workers",),
+    "-b": ("bind",),
+    "-k": ("worker_class",),
+    "--threads": ("threads",),
+    "--timeout": ("timeout",),
+    "--keep-alive": ("keepalive",),
+}
 _LIBRARY = "lib"  # prefix of libraries in `Target.needs`
 
 
@@ -93,6 +102,26 @@ def set_aside(environment: Mapping[str, str], folder: Path | None = None) -> lis
     """Return the settings that change what a server does: environment variables, and Gunicorn's configuration file."""
     files = [_CONFIGURATION] if folder is not None and (folder / _CONFIGURATION).is_file() else []
     return [*files, *(name for name in sorted(environment) if name in _SETTINGS or name.startswith(_PREFIXES))]
+
+
+def overridden(folder: Path | None, words: Sequence[str]) -> list[str]:
+    """Return the kept settings of Gunicorn that have no effect, because the command sets them, such as `timeout = 30`.
+
+    Args:
+        words: the command that starts the server.
+    """
+    if "gunicorn" not in words or folder is None or not (folder / _CONFIGURATION).is_file():
+        return []
+    try:
+        tree = ast.parse((folder / _CONFIGURATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return []  # Gunicorn says why
+    given = {option for word in words for option in _GUNICORN_OPTIONS.get(word, ())}
+    return [
+        ast.unparse(node)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in given
+    ]
 
 
 def _python_on(directory: str) -> str:

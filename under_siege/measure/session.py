@@ -30,12 +30,12 @@ from under_siege.load.tool import Driver, LoadSpec
 from under_siege.load.wrk import Wrk
 from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.measure.prepare import expectations_of, package_versions, prepared, with_environments
-from under_siege.measure.server_command import set_aside
+from under_siege.measure.server_command import overridden, set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError
 from under_siege.record.record import Incident, PacedRun, Profile, RateStep, Record, Trace
-from under_siege.record.result import MeasuredSuite, Result, made_legible, save
+from under_siege.record.result import MeasuredSuite, PlannedCase, Result, made_legible, save
 from under_siege.suite.expected_response import Expectation, Expectations
 from under_siege.suite.suite import Suite
 
@@ -117,7 +117,10 @@ def run_session(
             await work(Session(ready, expectations, needed, watcher, result, file.keep, tool))
 
     with dividing_cpus(division), _limits_allowed(plan), _home() as home:
-        return result, until_signal(go(home)), file.is_complete
+        stopped_by = until_signal(go(home))
+        if stopped_by is None:
+            file.finish()
+        return result, stopped_by, file.is_complete
 
 
 def _limits_allowed(plan: Plan) -> contextlib.AbstractContextManager[None]:
@@ -172,6 +175,7 @@ class ResultWriter:
         self._path = path
         self._watcher = watcher
         self.is_complete = path is not None
+        self._is_begun = False  # whether there is anything to save
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
     def keep(self, kept: Kept) -> None:
@@ -180,10 +184,20 @@ class ResultWriter:
         lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
         (lists | {Profile: result.profiles, PacedRun: result.paced})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
         result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
+        self._is_begun = True
+        self._save()
+
+    def finish(self) -> None:
+        """Note that the run was not interrupted."""
+        self._result.planned = []
+        if self._is_begun:
+            self._save()
+
+    def _save(self) -> None:
         if self._path is None:
             return
         try:
-            save(result, self._path)
+            save(self._result, self._path)
         except UnwritableError as error:
             if self.is_complete:
                 self._watcher.warn(f"{error}; the run continues, and tries to save the result after every case")
@@ -233,6 +247,7 @@ def _empty_result(plan: Plan, division: CpuDivision, command: Sequence[str], *, 
         rounds=max(1, plan.rounds),
         until_certain=until_certain,
         left_out=list(plan.left_out),
+        planned=[PlannedCase(case.server, dict(case.values)) for case in plan.cases],
         suite=measured_suite,
         requirements=list(suite.required),
     )
@@ -245,6 +260,12 @@ def _choices(suite: Suite) -> list[str]:
     if not suite.keep_environment and (names := set_aside(os.environ, suite.folder)):
         option = "--keep-environment" if suite.application else "keep_environment = true in the suite"
         choices.append(f"{listed(names)} set aside; use {option} to measure with {'it' if len(names) == 1 else 'them'}")
+    lines = [line for target in suite.targets for line in overridden(suite.folder, target.command)]
+    if suite.keep_environment and (shown := list(dict.fromkeys(lines))):
+        choices.append(
+            f"gunicorn.conf.py: {listed(shown)} had no effect, because the command that starts the server sets "
+            f"{'it' if len(shown) == 1 else 'them'}; for another value, write a suite with your own command"
+        )
     return choices
 
 

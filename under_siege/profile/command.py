@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=FILE,
-    help="Write a page or flame graph (FILE.html, .svg, .png), raw values (.json), or a .speedscope.json file.",
+    help="Write a page or flame graph (FILE.html, .svg, .png), or raw values (.json).",
 )
 @click.option("--quiet", is_flag=True, help="Don't show progress.")
 def profile(
@@ -36,8 +36,7 @@ def profile(
     """
     from under_siege.measure.plan import make_plan
     from under_siege.profile.profile_run import profile_servers
-    from under_siege.profile.view import SPEEDSCOPE, as_speedscope, view
-    from under_siege.record.files import write_atomically
+    from under_siege.profile.view import view
     from under_siege.show.chart_file import check_suffix, write_chart
     from under_siege.show.formats.table import show
     from under_siege.show.progress_bar import ProgressBar
@@ -52,8 +51,5 @@ def profile(
     if result.profiles:
         show(profiled)
     if result.profiles and out is not None:
-        if out.name.endswith(SPEEDSCOPE):
-            write_atomically(out, as_speedscope(result))
-        else:
-            write_chart(result, profiled, "profile", out)
+        write_chart(result, profiled, "profile", out)
     exit_with(profiled.exit_code, stopped_by)

@@ -23,7 +23,8 @@ import psutil
 
 from common.task import BUILTIN_TASKS, is_prime
 from under_siege.formatting import legible
-from under_siege.host.managed_process import processes, run_to_end
+from under_siege.host.commands import run_to_end
+from under_siege.host.managed_process import processes
 from under_siege.host.process_tree import descendants
 from under_siege.load.background import in_background
 from under_siege.paths import ROOT

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-import msgspec
 from rich.console import Group
 from rich.text import Text
 
@@ -27,7 +26,7 @@ from under_siege.profile.hotspots import (
     WAITS,
     Hotspot,
 )
-from under_siege.profile.sampler import Frame, stacks_of
+from under_siege.profile.sampler import Frame
 from under_siege.record.result import Result
 from under_siege.show.case_names import full_name
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
@@ -35,7 +34,6 @@ from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.view import Figure, Note, Paragraph, Tone, View
 
 QUESTION = "What blocks each server?"
-SPEEDSCOPE = ".speedscope.json"
 HOW_TO_READ = (
     "The bar, if any, shows what the event loop did. Each box below is a function of your code (bold) or a library; "
     "the boxes under it are what it called. A box is as wide as its share of the time in which threads were busy."
@@ -213,31 +211,6 @@ def _place(spot: Hotspot, diagnosis: Diagnosis) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * min(1.0, share):.0f} %"
-
-
-def as_speedscope(result: Result) -> bytes:
-    """Return the profiles in the file format of speedscope.app: one sampled profile for each thread."""
-    cases, indices = [profile.case for profile in result.profiles], dict[Frame, int]()
-    threads = defaultdict[str, list[tuple[list[int], int]]](list)
-    for profile in result.profiles:
-        for pid, thread, frames, wall, *_ in stacks_of(profile):
-            name = f"{full_name(profile.case, cases)}: process {pid}, {thread or 'thread'}"
-            threads[name] += [([indices.setdefault(frame, len(indices)) for frame in frames], wall)] if wall else []
-    profiles = [
-        {
-            "type": "sampled",
-            "name": name,
-            "unit": "none",
-            "startValue": 0,
-            "endValue": sum(wall for _, wall in rows),
-            "samples": [row for row, _ in rows],
-            "weights": [wall for _, wall in rows],
-        }
-        for name, rows in threads.items()
-    ]
-    shared = [{"name": frame.function, "file": frame.file, "line": frame.line} for frame in indices]
-    schema = "https://www.speedscope.app/file-format-schema.json"
-    return msgspec.json.encode({"$schema": schema, "shared": {"frames": shared}, "profiles": profiles})
 
 
 _NARROWEST_BOX, _MOST_LEVELS = 0.002, 30  # share of the width of the smallest box, and maximum number of levels

@@ -13,7 +13,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
-from under_siege.record.case import PACES
+from under_siege.record.case import PACES, Case, Value, case_of
 from under_siege.record.files import GZIP, decompressed, read_limited, write_atomically
 from under_siege.record.record import (
     LONGEST_CLOCK_S,
@@ -122,6 +122,17 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     route: MovedRoute | None = None  # None: no server answers a route elsewhere
 
 
+class PlannedCase(msgspec.Struct, frozen=True):
+    """A case that a run measures."""
+
+    server: str
+    values: dict[str, Value]
+
+    @property
+    def case(self) -> Case:
+        return case_of(self.server, self.values)
+
+
 class _Header(msgspec.Struct):
     schema: int
 
@@ -146,7 +157,14 @@ class Result(msgspec.Struct, kw_only=True):
     steps: list[RateStep] = []
     paced: list[PacedRun] = []  # of `run`, beside the records under full load
     left_out: list[SkippedServer] = []
+    planned: list[PlannedCase] = []  # of a run that has not ended, or was interrupted
     schema: Positive = SCHEMA
+
+    def unmeasured(self) -> list[Case]:
+        """Return the cases that a run had not measured yet when it was interrupted."""
+        seen = {record.case for record in self.records} | {step.case for step in self.steps}
+        seen |= {case_of(incident.server, incident.values) for incident in self.incidents}
+        return [each.case for each in self.planned if each.case not in seen]
 
 
 def save(result: Result, path: Path) -> None:

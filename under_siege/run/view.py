@@ -25,7 +25,7 @@ from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on,
 from under_siege.run.sweep_conclusion import sweep_sentences
 from under_siege.show import columns
 from under_siege.show.case_names import across, at, cases_of, columned, in_plain_words, name_of, told_apart, with_name
-from under_siege.show.conditions import began_at, facts, identity
+from under_siege.show.conditions import began_at, facts, identity, interruption
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.view import Cell, Column, CsvValue, Medium, Note, Paragraph, Row, Table, Tone, View
@@ -78,7 +78,8 @@ def _view(comparison: Comparison) -> View:
     The exit code is 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a
     requirement is undecided; else 0. Cases that the bench added to show what if a route moved don't count.
     """
-    result, found, required = comparison.result, with_route(comparison, answers(comparison)), judged(comparison)
+    result, required = comparison.result, judged(comparison)
+    found = [] if result.unmeasured() else with_route(comparison, answers(comparison))
     recommended = [answer.case for answer in found if answer.case]
     return View(
         title=_title(result),
@@ -108,6 +109,8 @@ def _title(result: Result) -> str:
 
 
 def _headline(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Paragraph]:
+    if interrupted := interruption(comparison.result):
+        yield Paragraph(interrupted, is_main=True, tone=Tone.WARNING)
     yield from (Paragraph(answer.headline, answer.facts, answer.remarks, is_main=True) for answer in found)
     yield from how_to(comparison, found)
     yield from map(Paragraph, sweep_sentences(comparison))

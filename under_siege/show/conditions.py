@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from under_siege.formatting import counted, listed
 from under_siege.record.result import Result
+from under_siege.show.case_names import MOST_NAMES, name_of
 
 
 def identity(result: Result) -> dict[str, Any]:
@@ -15,6 +17,17 @@ def identity(result: Result) -> dict[str, Any]:
 def began_at(result: Result) -> str:
     """Return the start of the measurement, such as `2026-11-26 05:24:35 UTC`."""
     return result.began_at.replace("T", " ").replace("+00:00", " UTC")
+
+
+def interruption(result: Result) -> str:
+    """Return a sentence about a run that was interrupted, or an empty string."""
+    if not result.planned:
+        return ""
+    cases, missing = [each.case for each in result.planned], result.unmeasured()
+    if not missing:
+        return "Interrupted: every case was measured, but in fewer rounds than planned."
+    names = listed([name_of(case, cases) for case in missing], MOST_NAMES)
+    return f"Interrupted, so no conclusion: {len(missing)} of {counted(len(cases), 'case')} not measured ({names})."
 
 
 def facts(result: Result) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Load a server: users in a closed loop, who may pause, or requests at given times. Every load of the bench's own.
 
-The script prints `ready`, and reads one line of JSON:
+The script reports `"ready"`, and reads one line of JSON:
     requests        a list of requests, each with these keys:
         url, method, headers, body  the body is base64
         right                       the correct response: fields of `RightAnswer`, bytes as base64
@@ -18,15 +18,14 @@ The script prints `ready`, and reads one line of JSON:
     posts_jobs      whether each request posts a job whose result is the response
     is_precise      whether to send requests on time at the cost of memory and other processes, for loads of seconds
 
-It prints a line for each request, in the order in which they end, with times of `time.monotonic`:
-    USER,REQUEST,DUE,SENT,ENDED,STATUS,SIZE,OUTCOME|PROBLEM
-`OUTCOME` is that of the table of requests. Only the first problems have a text. Before the line of a stream, it prints
-the microseconds from its request to its first event that counts, and between these events, in one or more lines:
-    events,USER,FIRST GAP GAP ...
-After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, prints their lines
-with the outcome `open`, and then:
-    reconnected,N       how many requests were repeated, because the server had just closed an idle connection
-    stalls,S S ...      the longest times in seconds for which the script could not run, the longest first
+It reports the fields of a `ClientRow` for each request, in the order in which they end. Only the first problems have a
+text. Before the row of a stream, it reports the microseconds from its request to its first event that counts, and
+between these events, in one or more lines:
+    {"user": USER, "waits_us": [FIRST, GAP, GAP, ...]}
+After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, reports their rows
+with the outcome `open`, and then an object with:
+    reconnected     how many requests were repeated, because the server had just closed an idle connection
+    stalls_s        the longest times in seconds for which the script could not run, the longest first
 """
 
 import asyncio
@@ -42,11 +41,11 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.errors import one_line
@@ -80,7 +79,7 @@ class Load:
         self._pause = Pause(*order["pause"]) if order["pause"] else None
         self._requests = [_request(data) for data in order["requests"]]
         self._rights = [RightAnswer.from_json(data["right"]) for data in order["requests"]]
-        self._lines: list[str] = []
+        self._lines: list[bytes] = []
         self._problems = self._reconnected = 0
         self._stalls_s: list[float] = []  # a heap of the longest
 
@@ -95,8 +94,8 @@ class Load:
         for task in (*background, *waiting):
             task.cancel()
         results = await asyncio.gather(*background, *waiting, return_exceptions=True)
-        stalls_s = " ".join(f"{stall_s:.4f}" for stall_s in sorted(self._stalls_s, reverse=True))
-        self._lines.append(f"reconnected,{self._reconnected}\nstalls,{stalls_s}\n")
+        stalls_s = [round(stall_s, 4) for stall_s in sorted(self._stalls_s, reverse=True)]
+        self.report({"reconnected": self._reconnected, "stalls_s": stalls_s})
         self._flush()
         for result in results:  # a fault of this script must not look like an idle server
             if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
@@ -138,18 +137,17 @@ class Load:
             await exchange.send(*self._requests[index], self._given["timeout_s"], posts_jobs=self._given["posts_jobs"])
         finally:
             ended_s = time.monotonic()
-            due_s = sent_s if due_s is None else due_s
             exchange.note_events()
-            times = f"{due_s:.6f},{sent_s:.6f},{ended_s:.6f}"
-            line = f"{user},{index},{times},{exchange.status},{exchange.size_bytes},{exchange.outcome}|"
+            times_s = sent_s if due_s is None else due_s, sent_s, ended_s
+            problem = ""
             if exchange.problem and self._problems < MOST_PROBLEMS:
                 self._problems += 1
-                line += " ".join(exchange.problem.split())[:LONGEST_PROBLEM]
-            self._lines.append(line + "\n")
+                problem = " ".join(exchange.problem.split())[:LONGEST_PROBLEM]
+            self.report([user, index, *times_s, exchange.status, exchange.size_bytes, exchange.outcome, problem])
         return exchange.outcome
 
-    def note_events(self, user: int, waits_us: Sequence[int]) -> None:
-        self._lines.append(f"events,{user},{' '.join(map(str, waits_us))}\n")
+    def report(self, value: object) -> None:
+        self._lines.append(msgspec.json.encode(value) + b"\n")
 
     def note_reconnection(self) -> None:
         self._reconnected += 1
@@ -162,7 +160,7 @@ class Load:
 
     def _flush(self) -> None:
         if self._lines:
-            output, self._lines = "".join(self._lines).encode(), []
+            output, self._lines = b"".join(self._lines), []
             while output:
                 output = output[os.write(1, output) :]
 
@@ -278,7 +276,7 @@ class Exchange:
 
     def note_events(self) -> None:
         if self._waits_us:
-            self._load.note_events(self._user, self._waits_us)
+            self._load.report({"user": self._user, "waits_us": self._waits_us})
             self._waits_us = []
 
 
@@ -305,7 +303,7 @@ def _request(data: dict[str, Any]) -> tuple[str, Request]:
 async def _main() -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    os.write(1, b"ready\n")
+    os.write(1, b'"ready"\n')
     order = json.loads(await asyncio.to_thread(sys.stdin.readline) or "null")
     if order is None:
         return

@@ -1,14 +1,13 @@
 """Run the speed probe: time the same short computation on every CPU, 50 times a second.
 
-The script prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds
-are the thread's CPU time, because wall-clock time also includes periods in which other threads use the CPU.
+The script reports each sample as `[time.monotonic, cpu, seconds]`, and exits when its output is closed. The seconds are
+the thread's CPU time, because wall-clock time also includes periods in which other threads use the CPU.
 
-usage: python -P cpu_speed_loop.py [--work]        --work: describe the computation and exit
+usage: python -P cpu_speed_loop.py
 """
 
 import gc
 import os
-import sys
 import time
 from typing import NoReturn
 
@@ -41,7 +40,7 @@ def _sample_forever(cpu: int, due_s: float) -> NoReturn:
         time.sleep(max(0.0, due_s - time.monotonic()))
         at_s, took_s = time.monotonic(), sample()
         try:
-            os.write(1, f"{at_s:.4f},{cpu},{took_s:.9f}\n".encode())
+            os.write(1, f"[{at_s:.4f},{cpu},{took_s:.9f}]\n".encode())
         except OSError:  # the output was closed
             os._exit(0)
         while due_s <= time.monotonic():
@@ -65,7 +64,4 @@ def _work() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--work"]:
-        print(WORK)  # noqa: T201
-    else:
-        main()
+    main()

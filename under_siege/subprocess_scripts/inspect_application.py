@@ -1,4 +1,4 @@
-"""Import an application as its servers do, and print as JSON what it is: its kind, routes, hosts and servers.
+"""Import an application as its servers do, and report what it is: its kind, routes, hosts and servers.
 
 This script runs in the user's Python, which may be 3.9, and in the user's folder. It imports only the standard library.
 """
@@ -501,17 +501,17 @@ def described(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print one line of JSON on stdout. Whatever the application prints goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
+    """Report on stdout. Whatever the application prints goes to stderr."""
+    reports = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())
-    sys.argv[1:], name = [], sys.argv[1]  # applications may parse the arguments
+    sys.argv[1:], arguments = [], json.loads(sys.argv[1])  # applications may parse the arguments
     try:
-        answer = described(name)
+        report = described(arguments["application"])
     except NoApplicationError as error:
-        answer = {"error": str(error)}
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
+        report = {"error": str(error)}
+    reports.write(json.dumps(report) + "\n")
+    reports.flush()
     os._exit(0)  # threads of the application may run on
 
 

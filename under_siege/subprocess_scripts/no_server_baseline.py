@@ -1,33 +1,32 @@
 """Measure the ceiling: users repeat the task without a server, each in a thread of one of several processes.
 
-The script prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user
-`check` runs the task as often as the bench checks a response. Times are seconds of `time.monotonic`. The script runs
-until it is killed. If the task fails, the script exits with code 1 and prints the reason as the last line on stderr.
+The script reports `{"go_s": time}` when all users begin, then `[user, began, ended, bytes]` for each finished task. The
+user CHECK_USER runs the task as often as the bench checks a response. Times are seconds of `time.monotonic`. The script
+runs until it is killed, or exits with code 1 if the task fails.
 """
 
-import argparse
 import fcntl
 import itertools
+import json
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from common.errors import one_line
 from common.task import TaskError, TaskRun, perform
 from common.task_name import UnknownTaskError
-from common.workers import exit_with_server
+from common.workers import exit_with_server, json_lines
 
-CHECK_USER = -1  # runs the task as often as the bench checks responses; printed as `check`
+CHECK_USER = -1  # runs the task as often as the bench checks responses
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that ran a Python
 # loop did 2 to 6 % less work per CPU second than one thread. With 0.1 s, they did at most 1 % less (medians on a busy
 # 2-CPU machine).
@@ -38,6 +37,10 @@ FAILING = threading.Lock()  # held by the first thread that reports a failure, a
 Turn = tuple[threading.Semaphore, threading.Semaphore]  # of a user, and of the next one
 
 
+class UserFailedError(Exception):
+    """A process that simulates users can't go on; the text says why."""
+
+
 class UserProcess(NamedTuple):
     """A process with some of the users, and the pipe to it."""
 
@@ -45,46 +48,33 @@ class UserProcess(NamedTuple):
     pipe: Connection
 
 
-def main() -> None:
-    """Start all processes, and let all users begin at the same time."""
-    options = _options()
-    _silence_task()
+def main(task: str, users: int, processes: int, check_interval_s: float, in_turn: bool) -> None:
+    """Start all processes, and let all users begin at the same time; in turn: one user of each process at a time."""
     context = _forkserver()
+    report = json_lines()
     user_processes = [
-        *(
-            _started(context, users, options.task, 0.0, options.in_turn)
-            for users in spread(options.users, options.processes)
-        ),
-        _started(context, [CHECK_USER], options.task, options.check_every),
+        *(_started(context, own_users, task, 0.0, in_turn) for own_users in spread(users, processes)),
+        _started(context, [CHECK_USER], task, check_interval_s),
     ]
-    waiting = len(user_processes)
-    while waiting:
-        waiting -= _receive_messages(user_processes)
-    _print_line("go", time.monotonic())
-    for user_process in user_processes:
-        user_process.pipe.send(GO)
-    while True:
-        _receive_messages(user_processes)  # exits if a process fails
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="no_server_baseline.py")
-    parser.add_argument("--task", required=True)
-    parser.add_argument("--users", type=int, required=True)
-    parser.add_argument("--processes", type=int, required=True, help="number of processes for the users")
-    parser.add_argument("--check-every", type=float, required=True)
-    parser.add_argument("--in-turn", action="store_true", help="let the users of a process run the task one at a time")
-    return parser.parse_args()
+    try:
+        waiting = len(user_processes)
+        while waiting:
+            waiting -= _receive_messages(user_processes)
+        report({"go_s": time.monotonic()})
+        for user_process in user_processes:
+            user_process.pipe.send(GO)
+        while True:
+            _receive_messages(user_processes)
+    except UserFailedError as error:
+        report({"error": str(error)})
+        for user_process in user_processes:
+            user_process.process.kill()  # SIGTERM is ignored
+        sys.exit(1)
 
 
 def spread(users: int, processes: int) -> list[list[int]]:
     """Return a list of user numbers for each process, distributed as evenly as possible."""
     return [list(range(users))[first::processes] for first in range(min(users, processes))]
-
-
-def _silence_task() -> None:
-    """Discard the output of the task, so that it can't mix with the lines of this script."""
-    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (stays open until the process exits)
 
 
 def _forkserver() -> ForkServerContext:
@@ -108,7 +98,7 @@ def _started(
 
 
 def _receive_messages(user_processes: Sequence[UserProcess]) -> int:
-    """Wait for messages and return how many processes have become ready; exit if a process fails."""
+    """Wait for messages and return how many processes have become ready; raise UserFailedError if a process fails."""
     wait([end for user_process in user_processes for end in (user_process.pipe, user_process.process.sentinel)])
     ready = 0
     for user_process in user_processes:
@@ -116,13 +106,13 @@ def _receive_messages(user_processes: Sequence[UserProcess]) -> int:
             message = user_process.pipe.recv() if user_process.pipe.poll() else ""
         except EOFError:
             user_process.process.join(EXIT_S)
-            _give_up(user_processes, _exit_text(user_process.process.exitcode))
+            raise UserFailedError(_exit_text(user_process.process.exitcode)) from None
         if message == READY:
             ready += 1
         elif message:
-            _give_up(user_processes, message)
+            raise UserFailedError(message)
         elif user_process.process.exitcode is not None:
-            _give_up(user_processes, _exit_text(user_process.process.exitcode))
+            raise UserFailedError(_exit_text(user_process.process.exitcode))
     return ready
 
 
@@ -132,16 +122,10 @@ def _exit_text(exitcode: int | None) -> str:
     return f"a process that simulates users ended with exit code {exitcode}"
 
 
-def _give_up(user_processes: Sequence[UserProcess], reason: str) -> NoReturn:
-    for user_process in user_processes:
-        user_process.process.kill()  # SIGTERM is ignored
-    sys.exit(reason)
-
-
 def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection, in_turn: bool) -> None:
     """Import and warm up the task, report READY, and start the users of this process on GO."""
     _follow_parent()
-    _silence_task()
+    report = json_lines()
     sys.setswitchinterval(SWITCH_S)
     go = Future[float]()  # time at which all users begin, even if some threads are scheduled later
     try:
@@ -150,7 +134,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection, 
         for number, user in enumerate(users):
             # Each user waits for the own turn and then gives it to the next user.
             turn = (turns[number], turns[(number + 1) % len(users)]) if turns else None
-            threading.Thread(target=_user, args=(user, task, pause_s, go, pipe, turn), daemon=True).start()
+            threading.Thread(target=_user, args=(user, task, pause_s, go, pipe, turn, report), daemon=True).start()
     except BaseException as error:  # the task may raise anything
         _fail(pipe, error)
     pipe.send(READY)
@@ -177,7 +161,15 @@ def _fail(pipe: Connection, error: BaseException) -> NoReturn:
     os._exit(1)
 
 
-def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connection, turn: Turn | None) -> None:
+def _user(
+    user: int,
+    task: str,
+    pause_s: float,
+    go: Future[float],
+    pipe: Connection,
+    turn: Turn | None,
+    report: Callable[[object], None],
+) -> None:
     """Perform the task repeatedly, without a pause or, if `pause_s` is set, every `pause_s` seconds."""
     asked_s = began_s = go.result()
     try:
@@ -191,7 +183,7 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
             if turn:
                 turn[1].release()
             # Timing begins when the user asks for the task, because users also wait for other threads of their process.
-            _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
+            report([user, asked_s, run.finished_s, len(run.answer.encode())])
             asked_s = run.finished_s
     except BaseException as error:
         _fail(pipe, error)
@@ -212,10 +204,5 @@ def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, UnknownTaskError) else one_line(error)
 
 
-def _print_line(*values: object) -> None:
-    """Write a line in one system call, so that the lines of several processes don't mix."""
-    os.write(1, (",".join(map(str, values)) + "\n").encode())
-
-
 if __name__ == "__main__":
-    main()
+    main(**json.loads(sys.argv[1]))

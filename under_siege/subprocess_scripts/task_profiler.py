@@ -1,6 +1,6 @@
-"""Profile a task without a server, and print a line of JSON for each step, with an "error" if the step failed.
+"""Profile a task without a server, and report `[name, result]` for each step, with an "error" if the step failed.
 
-usage: python -P task_profiler.py TASK
+usage: python -P task_profiler.py '{"task": TASK}'
 """
 
 import inspect
@@ -25,7 +25,7 @@ import psutil
 from common.errors import one_line
 from common.task import TaskError, TaskRun, perform, resolve, steps
 from common.task_name import UnknownTaskError
-from common.workers import exit_with_server
+from common.workers import exit_with_server, json_lines
 
 RUNS, ENOUGH_S = 5, 2.0  # maximum number of runs, and seconds after which no other run starts
 TICK_S = 0.001
@@ -35,17 +35,21 @@ RSS_UNIT = 1024  # getrusage(2): kilobytes
 StepResult = dict[str, Any]
 
 
-def main(spec: str) -> None:
+def main(task: str) -> None:
     """Run all steps, with the output of the task redirected to a temporary file."""
-    report = os.fdopen(os.dup(1), "w")
+    spec, report = task, json_lines()
     with tempfile.TemporaryFile() as printed:
         os.dup2(printed.fileno(), 1)
         os.dup2(printed.fileno(), 2)
         forks: list[int] = []
         os.register_at_fork(after_in_parent=lambda: forks.append(1))
         machine = _Machine()
+        try:
+            resolve(spec)
+        except UnknownTaskError as error:
+            report({"error": str(error)})
+            return
         alone = _step(report, "alone", lambda: _alone(spec))
-        report.flush()
         if "error" not in alone:
             processes = {"forks": len(forks), "children": len(psutil.Process().children(recursive=True))}
             _step(report, "effects", lambda: {**processes, "printed_bytes": printed.seek(0, os.SEEK_END)})
@@ -59,17 +63,14 @@ def main(spec: str) -> None:
         _step(report, "done", dict)
 
 
-def _step(report: Any, name: str, measure: Callable[[], StepResult]) -> StepResult:
+def _step(report: Callable[[object], None], name: str, measure: Callable[[], StepResult]) -> StepResult:
     try:
         result = measure()
-    except UnknownTaskError as error:
-        result = {"error": str(error), "is_unknown": True}
-    except TaskError as error:
+    except (TaskError, UnknownTaskError) as error:
         result = {"error": str(error)}
     except Exception as error:
         result = {"error": one_line(error)}
-    report.write(json.dumps({"step": name, **result}) + "\n")
-    report.flush()
+    report([name, result])
     return result
 
 
@@ -273,4 +274,4 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(**json.loads(sys.argv[1]))

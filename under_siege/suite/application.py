@@ -1,7 +1,7 @@
 """Describe an application, as a program in its own Python reports it, and list the servers that can run it."""
 
 import asyncio
-import json
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,14 +11,13 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.helper_process import HelperDiedError, HelperError, answer
 from under_siege.host.known_causes import known_cause
-from under_siege.host.managed_process import final_line, run_to_end
-from under_siege.paths import PACKAGE
+from under_siege.paths import script
 from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
 
 _NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
-_PROGRAM = PACKAGE / "subprocess_scripts" / "inspect_application.py"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
 IMPORT_LIMIT_S = 120.0
 PARAMETER = re.compile(r"\{[^}]*\}|<[^>]*>")  # in the path of a route
@@ -120,21 +119,21 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
     Raises:
         BadInputError: it can't be imported, or is no application.
     """
+    # The script must not get -P, which Python 3.9 lacks, nor PYTHONPATH, which could hide modules of the application.
+    command = [python, *script("inspect_application", application=name)[1:]]
     try:
-        run = asyncio.run(run_to_end([python, str(_PROGRAM), name], limit_s, folder=folder))
-    except OSError as error:
-        raise BadInputError(f"{name} can't be imported by {python}: {error.strerror}") from None
-    if run.status is None:
+        found = asyncio.run(answer(command, limit_s, environment=os.environ, folder=folder))
+        return msgspec.convert(found, Application)
+    except TimeoutError:
         raise BadInputError(
             f"{name} can't be imported within {limit_s:.0f} s; if its start takes longer, use --ready-within"
-        )
-    try:
-        found = json.loads(run.stdout.all_kept())
-        problem = found.get("error")
-        if problem is None:
-            return msgspec.convert(found, Application)
-    except (ValueError, AttributeError, msgspec.ValidationError):
-        problem = f"can't be imported: {final_line(run.stderr.text()) or 'the process ended'}"
+        ) from None
+    except OSError as error:
+        raise BadInputError(f"{name} can't be imported by {python}: {error.strerror}") from None
+    except HelperDiedError as error:
+        problem = f"can't be imported: {error}"
+    except HelperError as error:
+        problem = str(error)
     raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{_remedy(problem, python)}")
 
 

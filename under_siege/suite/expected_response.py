@@ -1,7 +1,6 @@
 """Describe the expected response to a request, and try a task before any server starts."""
 
 import itertools
-import json
 import os
 import random
 import re
@@ -9,23 +8,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from urllib.parse import quote
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.helper_process import HelperDiedError, HelperError, answer
 from under_siege.host.interpreter import Interpreter
-from under_siege.host.managed_process import ManagedProcess, Tail, final_line
 from under_siege.load.body_rule import BYTES, JSON, SAME, BodyRule, as_json
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.request import GET, Request, RightAnswer, Stream
 from under_siege.load.streams import EventCheck, StreamResponse, error_instead_of
-from under_siege.paths import script, server_environment
+from under_siege.paths import script
 from under_siege.record.case import Value
 from under_siege.secrets import is_secret_name, masked
 
 TRIAL_LIMIT_S = 60.0
-MAX_OUTPUT_BYTES = 64_000_000  # read from the end of a trial's output, because the result is in the last line
 LEAST_TIMEOUT_S = 15.0
 OTHER_REQUESTS = 10  # number of queued check requests that the timeout of a response allows for
 _MOST_COUNTED_BYTES = 100_000  # of a body in which numbers may count requests
@@ -224,28 +221,12 @@ Expectations = dict[Work, Expectation]  # by `Case.work`
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
     """Run a task in a separate process and return the expected response; raise BadInputError if the run fails."""
-    command = [python.path, *script("expected_answer"), task]
-    with TemporaryFile() as output:
-        trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
-        errors = Tail(trial.stderr)
-        try:
-            if not await trial.wait(TRIAL_LIMIT_S):
-                raise BadInputError(f"task {task!r} did not end within {TRIAL_LIMIT_S:.0f} s; use a shorter task")
-        finally:
-            await trial.stop()
-        await errors.read_to_end()
-        output.seek(max(0, output.seek(0, os.SEEK_END) - MAX_OUTPUT_BYTES))
-        printed = output.read().decode(errors="replace").splitlines()
-    if trial.returncode != 0:
-        reason = final_line(errors.text()) or "the task terminated the process"
-        if reason.startswith("trial: "):
-            raise BadInputError(reason.removeprefix("trial: "))
-        raise BadInputError(f"task {task!r} can't be tried in a worker process: {reason}")
     try:
-        run = json.loads(printed[-1])  # earlier lines may be output of the task
-        return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
-    except (ValueError, LookupError, TypeError):
-        raise BadInputError(
-            f"the result of task {task!r} can't be read: the task prints to stdout, or returns more than "
-            f"{MAX_OUTPUT_BYTES:,} bytes; use a task that prints nothing and returns less"
-        ) from None
+        run = await answer([python.path, *script("task_runs", task=task)], TRIAL_LIMIT_S, folder=folder)
+    except TimeoutError:
+        raise BadInputError(f"task {task!r} did not end within {TRIAL_LIMIT_S:.0f} s; use a shorter task") from None
+    except HelperDiedError as error:
+        raise BadInputError(f"task {task!r} can't be tried in a worker process: {error}") from None
+    except HelperError as error:
+        raise BadInputError(str(error)) from None
+    return Expectation(run["answer"].encode(), run["wall_s"], run["cpu_s"])

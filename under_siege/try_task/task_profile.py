@@ -1,9 +1,6 @@
 """Profile a task without a server, in a process that is stopped if a step takes too long."""
 
-import json
-import os
 from collections.abc import Callable
-from tempfile import TemporaryFile
 from typing import Any
 
 import msgspec
@@ -11,17 +8,17 @@ import msgspec
 from common.errors import BadInputError
 from common.workers import cpu_limit
 from under_siege.host.environments import with_packages
+from under_siege.host.helper_process import helper
 from under_siege.host.interpreter import Interpreter
 from under_siege.host.machine_speed import BUSY_PCT
-from under_siege.host.managed_process import LOOK_S, ManagedProcess, Tail, final_line, until, until_signal
-from under_siege.paths import script, server_environment
+from under_siege.host.managed_process import LOOK_S, final_line, until, until_signal
+from under_siege.paths import script
 from under_siege.record.result import made_legible
 
 # The timeout of each step after the first run is at least 5 s, and allows 12 runs, each 4 times as long as the first.
 _RUNS_OF_A_STEP = 12
 _MOST_SLOWDOWN = 4
 _SHORTEST_TIMEOUT_S = 5.0
-MOST_BYTES = 1_000_000  # maximum output to read; the profiler prints less, because it shortens results
 _STEPS = {
     "alone": "the first run",
     "effects": "the check for side effects",
@@ -138,18 +135,25 @@ def profile_task(
 
 
 async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfile:
-    with TemporaryFile() as output:
-        command = [python.path, *script("task_profiler"), task]
-        profiler = ManagedProcess(command, environment=server_environment(), stdout=output)
-        errors = Tail(profiler.stderr)
-        try:
-            steps, stopped = await _follow(profiler, output, limit_s)
-        finally:
-            await profiler.stop()
-    if steps.get("alone", {}).get("is_unknown"):
-        raise BadInputError(steps["alone"]["error"])
+    steps, stopped, timeout_s = dict[str, Any](), "", limit_s
+
+    def has_progressed() -> bool:
+        return profiler.process.ended() or len(steps) > known
+
+    command = [python.path, *script("task_profiler", task=task)]
+    async with helper(command, lambda step: steps.update([step])) as profiler:
+        while "done" not in steps and not profiler.process.ended():
+            known = len(steps)
+            if steps:
+                longest_run_s = min(limit_s, _MOST_SLOWDOWN * steps["alone"].get("wall_s", 0.0))
+                timeout_s = max(_SHORTEST_TIMEOUT_S, longest_run_s * _RUNS_OF_A_STEP)
+            if not await until(has_progressed, timeout_s, LOOK_S):
+                stopped = f"{_next(steps)} did not end within {timeout_s:g} s, so the profiler was stopped"
+                break
+    if profiler.error:
+        raise BadInputError(profiler.error)
     if not stopped and "done" not in steps:
-        error = final_line(errors.text())
+        error = final_line(profiler.errors.text())
         stopped = f"it terminated the process during {_next(steps)}{f': {error}' if error else ''}"
     profile = {name: step for name, step in steps.items() if name in _STEPS} | {
         "task": task,
@@ -160,34 +164,6 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
         "stopped": stopped,
     }
     return made_legible(msgspec.convert(profile, TaskProfile))
-
-
-async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """Wait for the profiler; return the completed steps, and the reason if a step was stopped."""
-    steps = dict[str, Any]()
-    timeout_s = limit_s
-    has_ended = False
-
-    def has_progressed() -> bool:
-        return profiler.ended() or len(_read(output)) > len(steps)
-
-    while "done" not in steps and not has_ended:
-        if steps:
-            longest_run_s = min(limit_s, _MOST_SLOWDOWN * steps["alone"].get("wall_s", 0.0))
-            timeout_s = max(_SHORTEST_TIMEOUT_S, longest_run_s * _RUNS_OF_A_STEP)
-        in_time = await until(has_progressed, timeout_s, LOOK_S)
-        has_ended = profiler.ended()  # checked before reading, so that no step is missed
-        steps = _read(output)
-        if not in_time:
-            return steps, f"{_next(steps)} did not end within {timeout_s:g} s, so the profiler was stopped"
-    return steps, ""
-
-
-def _read(output: Any) -> dict[str, Any]:
-    # pread keeps the file position; seek and read would move the position at which the profiler writes.
-    lines = os.pread(output.fileno(), MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True)
-    steps = [json.loads(line) for line in lines if line.endswith("\n")]
-    return {step.pop("step"): step for step in steps}
 
 
 def _next(steps: dict[str, Any]) -> str:

@@ -12,6 +12,8 @@ OUTPUTS = {
     ),
     "ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 5432)": "127.0.0.1:5432, where PostgreSQL",
     'connection to server at "db" (10.0.0.2), port 5433 failed: Connection refused': "db:5433 so start it",
+    "[2026-11-28] [7] [CRITICAL] WORKER TIMEOUT (pid:8)": "raise --timeout, or use gthread",
+    "WARNING: Maximum request limit of 50 exceeded. Terminating process.": "a supervisor has to start it again",
     "KeyError: 'x'": "",
 }
 

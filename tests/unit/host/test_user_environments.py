@@ -74,8 +74,8 @@ def test_the_python_that_the_project_pins_is_found_among_those_of_pyenv(
     def find(command: list[str], *, env: dict[str, str], **_: object) -> SimpleNamespace:
         asked.append((command[-1], env["PATH"]))
         if command[-1] == "9.8.7":
-            raise subprocess.CalledProcessError(2, command)
-        return SimpleNamespace(stdout="/pythons/python9.8\n")
+            return SimpleNamespace(returncode=2, stderr="No interpreter found")
+        return SimpleNamespace(returncode=0, stdout="/pythons/python9.8\n")
 
     monkeypatch.setattr(subprocess, "run", find)
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
@@ -92,10 +92,8 @@ def test_the_python_that_the_project_pins_is_found_among_those_of_pyenv(
 
 
 def test_a_missing_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(command: list[str], **_: object) -> None:
-        raise subprocess.CalledProcessError(2, command)
-
-    monkeypatch.setattr(subprocess, "run", missing)
+    missing = SimpleNamespace(returncode=2, stderr="No interpreter found")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: missing)
     (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=9.8"\ndependencies = []\n')
     with pytest.raises(BadInputError, match=r"needs Python >=9.8, and none is installed: .*uv python install '>=9.8'"):
         user_environment(tmp_path)

@@ -12,15 +12,15 @@ from under_siege.record.requests import OUTCOMES, Requests
 BEGAN_S = 100.0
 
 
-def row(user: int = 0, request: int = 0, sent_s: float = 101.0, outcome: str = "correct", problem: str = "") -> str:
-    return f"{user},{request},100.500000,{sent_s:.6f},102.250000,200,17,{outcome}|{problem}"
+def row(user: int = 0, request: int = 0, sent_s: float = 101.0, outcome: str = "correct", problem: str = "") -> list:
+    return [user, request, 100.5, sent_s, 102.25, 200, 17, outcome, problem]
 
 
-def taken(*lines: str, has_streams: bool = False) -> tuple[Requests, ClientOutput]:
+def taken(*values: object, has_streams: bool = False) -> tuple[Requests, ClientOutput]:
     requests = Requests()
     output = ClientOutput(requests, BEGAN_S, has_streams=has_streams)
-    for line in lines:
-        output.take(line)
+    for value in values:
+        output.take(value)
     return requests, output
 
 
@@ -40,7 +40,7 @@ def test_the_client_is_told_the_requests_their_responses_and_the_load() -> None:
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_each_outcome_becomes_a_row_with_times_since_the_load_began(outcome: str) -> None:
-    requests, output = taken("ready", "", row(3, 1, outcome=outcome, problem="why, |so"))
+    requests, output = taken("ready", row(3, 1, outcome=outcome, problem="why, |so"))
     assert requests.outcome == [outcome]
     assert (requests.user, requests.request, requests.status, requests.size_bytes) == ([3], [1], [200], [17])
     assert (requests.due_s, requests.sent_s, requests.ended_s) == ([0.5], [1.0], [2.25])
@@ -50,22 +50,22 @@ def test_each_outcome_becomes_a_row_with_times_since_the_load_began(outcome: str
 def test_the_client_output_reports_which_request_ended() -> None:
     output = ClientOutput(Requests(), BEGAN_S)
     assert output.take(row(7, outcome="lost")) == (7, 2.25, "lost")
-    assert output.take("reconnected,2") is output.take("stalls,0.5000 0.1000") is None
+    assert output.take({"reconnected": 2, "stalls_s": [0.5, 0.1]}) is None
     assert (output.reconnected, output.stalls_s) == (2, [0.5, 0.1])
 
 
 def test_events_over_several_lines_belong_to_the_next_row_of_their_user() -> None:
-    lines = ("events,1,100 20", "events,0,500", "events,1,30", row(1), row(0), row(1))
-    requests, _ = taken(*lines, has_streams=True)
+    waits = ({"user": user, "waits_us": waits_us} for user, waits_us in ((1, [100, 20]), (0, [500]), (1, [30])))
+    requests, _ = taken(*waits, row(1), row(0), row(1), has_streams=True)
     assert requests.user == [1, 0, 1]
     assert requests.first_us == [100, 500, -1]
     assert requests.gaps_us == [[20, 30], [], []]
 
 
-@pytest.mark.parametrize("line", [*(row()[:length] for length in (5, 30, 50)), row() + "\nx", "Traceback", "stalls,x"])
-def test_an_unknown_or_incomplete_line_is_an_error(line: str) -> None:
-    with pytest.raises(ValueError, match=r"unknown line of the client|could not convert"):
-        taken(line)
+@pytest.mark.parametrize("value", [row()[:5], [*row(), 1], ["a", *row()[1:]], row(outcome="good"), "Traceback", {}])
+def test_an_unknown_or_incomplete_report_is_an_error(value: object) -> None:
+    with pytest.raises(ValueError, match=r"unknown report of the client|Expected|Invalid enum value"):
+        taken(value)
 
 
 def test_the_distinct_problems_are_ordered_by_their_frequency() -> None:

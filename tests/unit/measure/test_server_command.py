@@ -108,3 +108,13 @@ def test_a_url_with_an_unknown_host_fails_immediately() -> None:
 
     with pytest.raises(CaseFailedError, match=r"unknown host 'gone\.invalid'"):
         asyncio.run(go())
+
+
+def test_kept_settings_of_gunicorn_that_the_command_replaces_are_named(tmp_path: Path) -> None:
+    (tmp_path / "gunicorn.conf.py").write_text("workers = 5\ntimeout = 4\nlimit_request_line = 10\n")
+    command = ["python", "-m", "gunicorn", "app:app", "-w", "2", "-b", "127.0.0.1:8000"]
+    assert server_command.overridden(tmp_path, command) == ["workers = 5"]
+    assert server_command.overridden(tmp_path, [*command, "--timeout", "0"]) == ["workers = 5", "timeout = 4"]
+    assert server_command.overridden(tmp_path, ["python", "-m", "uvicorn", "app:app"]) == []
+    (tmp_path / "gunicorn.conf.py").unlink()
+    assert server_command.overridden(tmp_path, command) == []

@@ -1,11 +1,9 @@
 """What `profile` shows of profiles with known stacks."""
 
-import json
-
 from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, profile_of
 from simulated_record import result_of
 
-from under_siege.profile.view import HOW_TO_READ, as_speedscope, figures, view
+from under_siege.profile.view import HOW_TO_READ, figures, view
 from under_siege.record.record import Profile
 from under_siege.record.result import Result
 from under_siege.show.formats.table import rendered
@@ -37,11 +35,3 @@ def test_the_first_flame_graph_on_a_page_is_explained() -> None:
     first, second = figures(result_with(blocked(), failed(), blocked()))
     assert first.how == f"{second.how}\n{HOW_TO_READ}"
     assert RENDER.place in second.how
-
-
-def test_a_speedscope_file_contains_function_names_and_valid_samples() -> None:
-    data = json.loads(as_speedscope(result_with(blocked())))
-    assert {"report", "render"} <= {frame["name"] for frame in data["shared"]["frames"]}
-    (thread,) = data["profiles"]
-    assert thread["endValue"] == sum(thread["weights"]) == 100
-    assert all(index < len(data["shared"]["frames"]) for sample in thread["samples"] for index in sample)

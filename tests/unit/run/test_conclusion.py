@@ -13,7 +13,7 @@ from under_siege.judge.estimates import Estimate
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.record.result import MeasuredSuite, Result
+from under_siege.record.result import MeasuredSuite, PlannedCase, Result
 from under_siege.report import formatted
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.view import view
@@ -284,3 +284,19 @@ def test_the_task_duration_is_the_median_of_the_reference_runs() -> None:
     assert work == (("task", "primes"), ("python", "3.11.7"))
     assert alone_wall_s(comparison.rounds_of(work)) == 0.3
     assert alone_wall_s(comparison.rounds_of((("task", "digest"),))) is None
+
+
+def test_an_interrupted_run_names_what_is_missing_and_recommends_nothing() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.9))
+    assert view(summarize(result)).headline[0].text.startswith("Use ")
+    cases = {record.case for record in result.records if record.server != "bare"}
+    result.planned = [PlannedCase(case.server, dict(case.values)) for case in cases]
+    result.planned.append(PlannedCase("4_d", dict(next(iter(cases)).values)))
+    shown = view(summarize(result))
+    (first,) = shown.headline
+    assert first.text == "Interrupted, so no conclusion: 1 of 3 cases not measured (4_d)."
+    assert not any(row.is_main for row in shown.tables[0].rows)
+    result.planned.pop()
+    texts = [paragraph.text for paragraph in view(summarize(result)).headline]
+    assert texts[0] == "Interrupted: every case was measured, but in fewer rounds than planned."
+    assert texts[1].startswith("Use ")
