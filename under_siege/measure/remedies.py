@@ -119,7 +119,8 @@ def _of_redirect(answer: HttpResponse, asked: Asked) -> str:
 def _of_login(answer: HttpResponse, asked: Asked, page: str = "") -> str:
     """Say how to log in. `page` is the path of the login, if it is known."""
     if asked.is_ping:
-        return f"use {asked.option('path')} with a path that needs no login"
+        path, headers = asked.option("path"), asked.option("headers")
+        return f"use {path} with a path that needs no login, or {headers} with the header that it requires"
     secret = next((name for name, _ in asked.request.headers if is_secret_name(name)), "")
     if secret:
         return f"the header {secret} was sent, but it is not accepted"
