@@ -130,14 +130,15 @@ def counts(event: bytes, stream: Stream) -> bool:
     """Return whether an event counts as one; in the formats of language models, only text counts."""
     if event == DONE:
         return False
-    return not stream.text or any(_is_in(event, place) for place in stream.text)
+    value = as_json(event) if stream.text else None
+    return not stream.text or any(_is_in(event, value, place) for place in stream.text)
 
 
-def _is_in(event: bytes, place: str) -> bool:
+def _is_in(event: bytes, json: object, place: str) -> bool:
     """Return whether a pattern matches an event, or the value at a path in its JSON is not empty."""
     if pattern := pattern_of(place):
         return re.search(pattern, event.decode(errors="replace")) is not None
-    return any(value not in (None, "", [], {}) for value in values_at(as_json(event), keys_of(place)))
+    return any(value not in (None, "", [], {}) for value in values_at(json, keys_of(place)))
 
 
 def pattern_of(place: str) -> str:
@@ -151,7 +152,7 @@ def places_of_text(events: Iterable[bytes]) -> tuple[str, ...]:
         value = as_json(event)
         for kind, paths in TEXT_FORMATS.values():
             is_alike = isinstance(value, dict) and re.fullmatch(kind, str(value.get("type")))
-            if is_alike and any(_is_in(event, path) for path in paths):
+            if is_alike and any(_is_in(event, value, path) for path in paths):
                 return paths
     return ()
 
