@@ -408,7 +408,8 @@ def default_result() -> Path:
         directory.mkdir(exist_ok=True)
     except OSError as error:
         raise BadInputError(f"can't create the folder 'results': {error.strerror}; use --out FILE") from None
-    return directory / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
+    now = datetime.now(UTC)  # with milliseconds, because two runs may begin in the same second
+    return directory / f"{now:%Y-%m-%dT%H-%M-%S}.{now.microsecond // 1000:03d}Z.json"
 
 
 def writable(path: Path, *, is_rewritten: bool = False) -> Path:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from under_siege.record.result import Result
     from under_siege.show.view import View
 
+ACROSS_FORMATS = ("table", "markdown")
 PARTS = ["timeline", "profile"]  # formats that show a part of a result, as a table does
 
 
@@ -68,6 +69,9 @@ def report(
         if out is not None or picture is not None or across is not None:
             raise BadInputError("--html can't be used with --out, --picture or --across: omit these, or use --format")
         output_format, out = "html", page
+    if across is not None and (picture is not None or output_format not in ACROSS_FORMATS):
+        wrong = "--picture" if picture is not None else f"--format {output_format}"
+        raise BadInputError(f"--across with {wrong}: expected a table, as --format {' or '.join(ACROSS_FORMATS)}")
     if aspect is not None and picture is None:
         raise BadInputError("--aspect without a chart: expected --picture NAME, too")
     gc.disable()  # a result may have millions of numbers, which slow down garbage collection
@@ -79,7 +83,7 @@ def report(
             file = writable(out or Path(f"{picture}.svg"))
             write_chart(measured, view_of(measured, comparison), picture, file, aspect)
         elif across is not None:
-            print_or_write(across_view(comparison, across))
+            print_or_write(across_view(comparison, across), output_format, writable(out) if out else None)
         else:
             view = part_of(measured, output_format) if output_format in PARTS else view_of(measured, comparison)
             text_format = "table" if output_format in PARTS else output_format

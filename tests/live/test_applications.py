@@ -78,10 +78,27 @@ def test_a_module_beside_src_imports_from_there(tmp_path: Path) -> None:
     assert (found.kind, found.import_from) == ("wsgi", "src")
 
 
+def test_a_member_of_a_workspace_is_named_if_its_module_is_not_here(tmp_path: Path) -> None:
+    write(tmp_path, {"apps/api/shop/main.py": WSGI, "libs/rules/src/rules/core.py": WSGI, ".venv/lib/gone.py": WSGI})
+    for name, place in (("shop.main:app", "apps/api"), ("rules.core:app", "libs/rules")):
+        with pytest.raises(BadInputError, match=rf"it is in {place}: run the command there"):
+            inspected(name, sys.executable, tmp_path)
+    with pytest.raises(BadInputError, match=r"such as shop.main:app$"):
+        inspected("gone:app", sys.executable, tmp_path)
+
+
 def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> None:
     needs = "import asyncio\ntask = asyncio.get_running_loop().create_task(asyncio.sleep(9))\n"
     assert look_at(tmp_path, "looping:app", needs + FASTAPI).needs_loop
     assert not look_at(tmp_path, "plain:app", FASTAPI).needs_loop
+
+
+def test_a_function_that_starts_a_server_is_no_factory(tmp_path: Path) -> None:
+    main = f"{FASTAPI}\ndef main():\n    import uvicorn\n    uvicorn.run(app, port=0)\n"
+    with pytest.raises(BadInputError, match=r"main\(\) starts a server itself: name the application that it serves"):
+        look_at(tmp_path, "shop:main", main)
+    with pytest.raises(BadInputError, match="at_once starts a server when it is imported"):
+        look_at(tmp_path, "at_once:app", f"{main}main()\n")
 
 
 def test_a_factory_with_parameters_is_no_wsgi_application(tmp_path: Path) -> None:

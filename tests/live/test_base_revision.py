@@ -1,5 +1,6 @@
 """The base of a comparison: a new checkout for each run, with copies of what git ignores, such as databases."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -194,3 +195,44 @@ def test_each_revision_imports_its_own_sources_of_packages_that_were_installed_f
     assert paths() is None
     write(about, {"RECORD": record, "direct_url.json": '{"url": "https://host.example/lib.whl", "archive_info": {}}'})
     assert paths() is None
+
+
+def test_a_submodule_is_named_among_the_files_that_the_base_lacks(shop: Path, tmp_path: Path) -> None:
+    write(library := tmp_path / "library", {"rules.py": "RATE = 2\n"})
+    commit(library)
+    subprocess.run(
+        ["git", "-c", "protocol.file.allow=always", "-C", shop, "submodule", "--quiet", "add", library, "rules"],
+        check=True,
+    )
+    commit(shop)
+    suite = compared()
+    assert "rules" in suite.ignored
+    assert not list((next(iter(suite.revisions.values())) / "rules").iterdir())
+    assert (base_with("rules") / "rules" / "rules.py").is_file()
+    assert "rules" not in compared("rules").ignored
+
+
+def test_a_shallow_clone_is_named_as_the_reason_why_a_revision_is_missing(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(shop)
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{shop}", tmp_path / "shallow"], check=True)
+    monkeypatch.chdir(tmp_path / "shallow")
+    with pytest.raises(BadInputError, match=r"this clone is shallow, .*run: git fetch --unshallow"):
+        with_base(read_suite(Path("suite.toml")), "HEAD~1", [sys.executable])
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_missing_git_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInputError, match="git is not installed"):
+        compared()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_a_repository_of_another_user_needs_permission(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(shop))
+    for path in (shop, *shop.rglob("*")):
+        os.chown(path, 12345, 12345)
+    with pytest.raises(BadInputError, match=r"another user owns; .*git config --global --add safe.directory"):
+        compared()

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SUPPORT, bench_command
+from bench_runs import QUICK, without_a_ceiling
+from conftest import ROOT, SUPPORT, WAITING, bench_command
 from fake_load import SilentWatcher
 from plans import plan_of
 from simulated_record import bare_record, record_of
@@ -16,10 +17,12 @@ from simulated_record import bare_record, record_of
 from common.errors import BadInputError
 from under_siege.host.interpreter import interpreter
 from under_siege.judge.stopping_rule import LEAST_ROUNDS, MOST_ROUNDS, wanted
+from under_siege.load.request import CLIENT
 from under_siege.measure import case_run, load_run, rounds
 from under_siege.measure.racing import Racing
 from under_siege.measure.rounds import run_plan
 from under_siege.measure.session import Reporting
+from under_siege.record.result import load
 from under_siege.suite import expected_response
 
 REFUSED = [
@@ -53,14 +56,16 @@ def test_a_task_that_hangs_times_out_when_it_is_tried_before_the_run(monkeypatch
         asyncio.run(expected_response.try_task("sample_tasks:half_a_minute", interpreter()))
 
 
-def test_a_missing_siege_is_reported_with_its_install_command(run_cli, tmp_path, monkeypatch) -> None:
+def test_without_siege_the_own_client_sends_the_load(run_cli, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    refused = run_cli("run", "2")
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    with without_a_ceiling():
+        ran = run_cli("run", "2", *QUICK, *WAITING, "--out", str(tmp_path / "r.json"))
+    assert "siege is not installed, so this run uses the bench's own client" in ran.stderr
+    result = load(tmp_path / "r.json")
+    assert {(record.tool, bool(record.failure)) for record in result.records} == {(CLIENT, False)}
     examined = run_cli("doctor")
     assert examined.returncode == 1
-    for output in (refused.stderr, examined.stdout):
-        assert "siege is not installed; install it with: " in output
+    assert "siege is not installed; install it with: " in examined.stdout
 
 
 def run_bench_and_then(statement: str, *words: str) -> subprocess.CompletedProcess[str]:

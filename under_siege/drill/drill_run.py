@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from common.errors import one_line
+from common.errors import BadInputError, one_line
 from under_siege.drill.faults import CONTROL, FAULTS, Fault
 from under_siege.drill.injection import Need
 from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
@@ -32,6 +32,8 @@ def drill_plan(
         BadInputError: a drill does not support the suite; see also `make_plan`.
     """
     refuse_unsupported(DRILL, suite)
+    if axes.get("task"):
+        raise BadInputError("drill chooses tasks whose length fits each fault: remove --task")
     tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
     no_ceiling = replace(suite, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)

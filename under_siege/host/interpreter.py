@@ -195,7 +195,7 @@ def _python_in(prefix: Path) -> Path | None:
 def _parents(folder: Path) -> Iterator[Path]:
     """Yield the directories above a folder, up to the root of its repository or, without git, of its project."""
     above = list(folder.parents)
-    if (folder / ".git").exists():
+    if (folder / ".git").exists() or at(toml_of(folder / "pyproject.toml"), "tool", "uv", "workspace"):
         return
     roots = [place for place in above if (place / ".git").exists()]
     roots = roots or [place for place in above if any((place / name).exists() for name in (*_VENVS, *_ROOTS))]

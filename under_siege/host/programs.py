@@ -197,6 +197,11 @@ def find(driver: Driver) -> str:
     raise BadInputError(f"{driver.name} is not installed; install it with: {install_command_of(driver)}")
 
 
+def is_installed(driver: Driver) -> bool:
+    """Return whether the program of a load tool is installed."""
+    return bool(_programs(driver))
+
+
 def _programs(driver: Driver) -> list[str]:
     """Return the paths at which the program exists: on the PATH, or next to the Python that runs the bench."""
     paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from under_siege.host.commands import CommandError, output_of
 from under_siege.paths import IS_PROGRAM, own_command
 
 SCOPE = ("systemd-run", "--user", "--scope", "--quiet", "-p", "Delegate=yes")
@@ -21,6 +20,8 @@ def can_restart() -> bool:
     """Return whether the user's systemd can start the bench in a scope, in which it does not run yet."""
     if IS_RESTARTED or not IS_PROGRAM:
         return False
+    from under_siege.host.commands import CommandError, output_of  # loads asyncio, which --help does not need
+
     try:
         output_of([*SCOPE, "true"], PROBE_LIMIT_S, environment=_environment())
     except CommandError:

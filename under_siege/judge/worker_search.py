@@ -12,6 +12,7 @@ from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.stopping_rule import Decision
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.record.case import THREADS, Case
+from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.record.result import Result
 
 THREAD_COUNTS = (2, 8, 32)  # for each process
@@ -45,8 +46,12 @@ def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> Dec
 
 
 def _rates(comparison: Comparison) -> dict[Case, float | None]:
-    """Return the rate of each measured case, or None if it failed."""
-    return {summary.case: None if summary.verdict == FAILED else summary.rate for summary in comparison.cases}
+    """Return the rate of each measured case, None if it ran out of memory, and 0 if it failed for another reason."""
+    rates: dict[Case, float | None] = {}
+    for summary in comparison.cases:
+        is_out_of_memory = any(reason.code == OUT_OF_MEMORY for reason in summary.reasons)
+        rates[summary.case] = summary.rate if summary.verdict != FAILED else None if is_out_of_memory else 0.0
+    return rates
 
 
 def _grids(cases: Sequence[Case], tuned: Collection[str]) -> list[dict[Point, Case]]:
@@ -60,15 +65,16 @@ def _grids(cases: Sequence[Case], tuned: Collection[str]) -> list[dict[Point, Ca
 def _next(grid: Mapping[Point, Case], rates: Mapping[Case, float | None]) -> Iterator[Case]:
     """Yield the next points of a grid: the lowest and its neighbours, then one step beyond each step that was worth it.
 
-    No point is measured if a lower one failed, because it would need even more memory.
+    No point is measured if a lower one ran out of memory, because it would need even more. The steps go on beyond a
+    point that failed for another reason.
     """
     steps = [sorted({point[axis] for point in grid}) for axis in range(len(next(iter(grid))))]
     lowest = min(grid)
     if grid[lowest] not in rates:
         yield from (grid[lowest], *(grid[up] for up in _neighbours(lowest, steps, 1)))
         return
-    known = {point: rate for point, case in grid.items() if (rate := rates.get(case))}
-    failed = [point for point, case in grid.items() if case in rates and not rates[case]]
+    known = {point: rate for point, case in grid.items() if (rate := rates.get(case)) is not None}
+    failed = [point for point, case in grid.items() if case in rates and rates[case] is None]
     for point, rate in known.items():
         is_worth_it = all(rate > WORTH_MORE * known[down] for down in _neighbours(point, steps, -1) if down in known)
         if is_worth_it and rate >= NEAR_BEST * max(known.values()):

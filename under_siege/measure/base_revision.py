@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -56,6 +57,8 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value], copied: Sequenc
     elif Path(base).is_dir():
         place, label = Path(base).resolve(), legible(base)
     else:
+        if why := _why_no_revision(folder):
+            raise BadInputError(f"--against {legible(base)}: {why}")
         kind = "directory" if root is None else f"revision of {root}, and no such directory"
         raise BadInputError(f"--against {legible(base)}: no such {kind}; use for example main, HEAD~1 or ../other")
     inner = folder.relative_to(root) if root else Path()
@@ -72,6 +75,22 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value], copied: Sequenc
     targets = tuple(_with_revisions(target, own) for target in suite.targets)
     left = _ignored_files(folder, copied) if commit else ()
     return replace(suite, targets=targets, axes={**suite.axes, REVISION: tuple(places)}, revisions=places, ignored=left)
+
+
+def _why_no_revision(folder: Path) -> str:
+    """Return why git finds no revision although there may be one, and what to do, or an empty string."""
+    if shutil.which("git") is None:
+        return "git is not installed: install it, or name the directory of another work tree"
+    try:
+        _git(folder, "rev-parse", "--show-toplevel", strict=True)
+    except BadInputError as error:
+        if owned := re.search(r"dubious ownership in repository at '([^']+)'", str(error)):
+            allowed = f"git config --global --add safe.directory {shlex.quote(owned[1])}"
+            return f"git refuses a repository that another user owns; if you trust it, run: {allowed}"
+        return ""
+    if _git(folder, "rev-parse", "--is-shallow-repository").strip() == "true":
+        return "this clone is shallow, so it may lack the revision; run: git fetch --unshallow --tags"
+    return ""
 
 
 def _refuse_incomparable(suite: Suite, base: str) -> None:
@@ -101,13 +120,15 @@ def _copy(path: Path, root: Path, place: Path) -> None:
 
 
 def _ignored_files(folder: Path, copied: Sequence[Path]) -> tuple[str, ...]:
-    """Return the files and folders that git ignores and that the application may need, without those that are copied.
+    """Return what the application may need and a checkout lacks: ignored files and submodules, unless they are copied.
 
     Environments, caches and build results are left out.
     """
     listed = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z", "--", ".")
+    stages = [entry.partition("\t") for entry in _git(folder, "ls-files", "--stage", "-z", "--", ".").split("\0")]
+    submodules = [name for stage, _, name in stages if stage.startswith("160000")]
     known = {path.resolve() for path in copied}
-    names = [name for name in listed.split("\0") if name and (folder / name).resolve() not in known]
+    names = [name for name in (*submodules, *listed.split("\0")) if name and (folder / name).resolve() not in known]
     return tuple(name for name in names if not _BUILT.search(name) and database_of(folder / name) is None)
 
 

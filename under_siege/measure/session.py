@@ -19,7 +19,7 @@ from under_siege.host.limits import Limits
 from under_siege.host.machine import describe_environment
 from under_siege.host.managed_process import until_signal
 from under_siege.host.ports import own_network
-from under_siege.host.programs import Tool, check, tool_in
+from under_siege.host.programs import Tool, check, is_installed, tool_in
 from under_siege.host.readiness import OtherWork, examine, in_one_line
 from under_siege.host.services import Services, services
 from under_siege.host.supervisor_client import current_supervisor
@@ -135,6 +135,8 @@ def _driver(plan: Plan, specs: Sequence[LoadSpec]) -> tuple[Driver, str]:
     """
     driver, users = DRIVERS[plan.load.tool], max(case.users for case in plan.cases)
     refusal = next(filter(None, map(driver.refusal, specs)), "")
+    if isinstance(driver, Siege) and not plan.load.is_tool_given and not is_installed(driver):
+        refusal = "siege is not installed"
     if not refusal or plan.load.options or (plan.load.is_tool_given and users <= driver.most_users):
         return driver, ""
     if not isinstance(driver, Siege):

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import time
+import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,10 @@ FRAMEWORKS = {  # class → kind of application, name of the framework
 MOST_ROUTES = 300
 WRAPPED = ("app", "application", "wsgi_app", "_app", "inner")  # where middleware keeps the application
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+# Packages that listen only to serve an application; others, such as prometheus_client, may listen when imported.
+SERVER_PACKAGES = (
+    *("aiohttp", "daphne", "granian", "gunicorn", "hypercorn", "sanic", "tornado", "uvicorn", "waitress", "werkzeug"),
+)
 LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
 IMPORTED_IN_LOOP: list[str] = []  # modules whose import needs a running event loop
 Route = tuple[str, str, Any]  # method, path, and the function or class that answers
@@ -156,6 +161,8 @@ def loaded(module: str, tried: str) -> Any:
                 f"there is no {path}.py {tried}: expected the module:name of an application, such as shop.main:app"
             ) from None
         raise NoApplicationError(f"can't be imported: ModuleNotFoundError: {error}") from None
+    except StartsServerError:
+        raise NoApplicationError(f"{module} starts a server when it is imported: start it only in __main__") from None
     except BaseException as error:  # an application may even exit
         raise NoApplicationError(f"can't be imported: {type(error).__name__}: {error}{where(error)}") from None
 
@@ -170,6 +177,21 @@ def where(error: BaseException) -> str:
             place = f" ({os.path.relpath(file)}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place
+
+
+class StartsServerError(BaseException):
+    """The import or the factory starts a server, which would never return."""
+
+
+def refuse_servers(event: str, _: Any) -> None:
+    """Raise StartsServerError if a server wants to listen (an audit hook); other sockets are none of our business."""
+    if event != "socket.bind":
+        return
+    frame: Optional[types.FrameType] = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in SERVER_PACKAGES:
+            raise StartsServerError
+        frame = frame.f_back
 
 
 def is_there(module: str) -> bool:
@@ -212,6 +234,11 @@ def application(thing: Any, name: str, is_call: bool) -> tuple[Any, bool, bool]:
     is_async = inspect.iscoroutinefunction(thing)
     try:
         made = asyncio.run(thing()) if is_async else thing()
+    except StartsServerError:
+        raise NoApplicationError(
+            f"{name}() starts a server itself: name the application that it serves, such as app:app, or write a suite "
+            "with the command that starts it"
+        ) from None
     except BaseException as error:
         raise NoApplicationError(f"{name}() fails: {type(error).__name__}: {error}{where(error)}") from None
     if kind_of(made) in ("", "factory"):
@@ -506,6 +533,7 @@ def main() -> None:
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())
     sys.argv[1:], arguments = [], json.loads(sys.argv[1])  # applications may parse the arguments
+    sys.addaudithook(refuse_servers)
     try:
         report = described(arguments["application"])
     except NoApplicationError as error:

@@ -134,7 +134,20 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         problem = f"can't be imported: {error}"
     except HelperError as error:
         problem = str(error)
-    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{_remedy(problem, python)}")
+    remedy = _elsewhere(name, folder) if problem.startswith("there is no ") else _remedy(problem, python)
+    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{remedy}")
+
+
+def _elsewhere(name: str, folder: Path) -> str:
+    """Return the folder in which a module is found, such as a member of a workspace, or an empty string."""
+    path = name.partition(":")[0].replace(".", "/")
+    for above in ("*", "*/*"):
+        for inside in ("", "src/"):
+            for file in sorted(folder.glob(f"{above}/{inside}{path}.py")):
+                place = file.parents[path.count("/") + (1 if inside else 0)].relative_to(folder)
+                if not any(part.startswith(".") or part.endswith("-packages") for part in place.parts):
+                    return f"; it is in {legible(str(place))}: run the command there"
+    return ""
 
 
 def _remedy(problem: str, python: str) -> str:

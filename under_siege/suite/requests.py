@@ -164,6 +164,8 @@ def stream_of(kind: str, limit: int | str | None, first: str | None, prefix: str
         prefix: of the names of these values in errors.
     """
     text = () if first is None else (_place(first, f"{prefix}first"),)
+    if limit is not None and str(limit).isdecimal() and int(limit) < 1:
+        raise invalid_value(f"{prefix}events", limit, "at least 1 event")
     if limit is None or isinstance(limit, int) or limit.isdecimal():
         return Stream(kind, None if limit is None else int(limit), text=text)
     if (time_s := parse_time_s(limit)) is None:

@@ -110,6 +110,8 @@ def suite_of(
     """
     names = [_with_colon(name) for name in names]
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
+        if quick:
+            raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi, not an application")
         options = _posting(options) if style == JOBS else options
         if not options.strategies and (style == JOBS or len(names) > 1 or not with_strategies):
             options = replace(options, strategies=(NONE,))

@@ -73,13 +73,22 @@ def read_strategy(path: Path) -> Target:
     """Return the strategy that a server file describes.
 
     Raises:
-        BadInputError: the file can't be read, isn't Python, has no option --port, or has an invalid REQUIRES or KIND.
+        BadInputError: the file can't be read, isn't Python, has neither a docstring nor a --port, or has an invalid
+            REQUIRES or KIND.
     """
     module = parsed_source(path, "server ")
     docstring = ast.get_docstring(module) or ""
     names = set(_names(module))
     if not names & {"common", "argv"} and "--port" not in path.read_text(encoding="utf-8"):
-        raise BadInputError(f"server {str(path)!r} has no option --port, {_instead(path, module)}")
+        if application := _application_in(path, module):
+            raise BadInputError(
+                f"server {str(path)!r} has no option --port, but an application: name it as module:name, {application}"
+            )
+        if not docstring:
+            raise BadInputError(
+                f"server {str(path)!r} violates the server contract: it needs a docstring or a --port option; "
+                "see docs/adding.md"
+            )
     constants = dict(_constants(module))
     requires = str(constants.get("REQUIRES", ""))
     try:
@@ -104,15 +113,12 @@ def read_strategy(path: Path) -> Target:
     )
 
 
-def _instead(path: Path, module: ast.Module) -> str:
-    """Return what to do with a file that is no server: name the application that it defines, if there is one."""
+def _application_in(path: Path, module: ast.Module) -> str:
+    """Return the module:name of an application that a file of this folder defines, or an empty string."""
     defined = [node.name for node in module.body if isinstance(node, ast.FunctionDef)]
     defined = [*(name for name, _ in _constants(module)), *defined]
     name = next((each for each in APPLICATIONS if each in defined), "")
-    if not name or path.is_absolute():
-        return "so it violates the server contract: see docs/adding.md"
-    dotted = ".".join(path.with_suffix("").parts)
-    return f"but an application: name it as module:name, {legible(f'{dotted}:{name}')}"
+    return "" if not name or path.is_absolute() else legible(f"{'.'.join(path.with_suffix('').parts)}:{name}")
 
 
 def _kind(path: Path, constants: Mapping[str, object], names: Set[str]) -> Kind:

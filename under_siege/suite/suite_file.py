@@ -258,7 +258,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
 
     expanded_path(table.path, f"{key}.path")  # raises BadInputError if a variable is not set
     if command and not url:
-        _check_port(f"{key}.command", table, folder)
+        _check_port(f"{key}.command", target, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
     _check_requirements(f"{key}.additions", target.additions, folder, axes)
     needs_python = uses_suite_environment or bool(target.requirements or table.additions) or "task" in axes
@@ -282,16 +282,16 @@ def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> T
     return replace(target, needs=(*target.needs, *services), axes=(*depends_on, *["python"] * needs_python))
 
 
-def _check_port(key: str, table: ServerTable, folder: Path) -> None:
+def _check_port(key: str, target: Target, folder: Path) -> None:
     """Raise BadInputError if nothing passes the port to the server."""
-    texts = [*table.command, *table.environment, *map(str, table.environment.values())]
+    texts = [*target.command, *(text for pair in target.environment for text in pair)]
     if "port" not in placeholders(*texts) and not any(
-        template_text(word, folder) is not None for word in table.command
+        template_text(word, folder) is not None for word in target.command
     ):
         expected = (
             "{port} in the command (such as --port {port}), in the environment, or in a file that the command names"
         )
-        raise BadInputError(f"{key} = {shown(' '.join(table.command))} without {{port}}: expected {expected}")
+        raise BadInputError(f"{key} = {shown(' '.join(target.command))} without {{port}}: expected {expected}")
 
 
 def template_text(word: str, folder: Path) -> str | None:

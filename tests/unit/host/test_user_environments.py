@@ -109,3 +109,15 @@ def test_requirements_are_installed_beside_a_python_that_lacks_them(
     (tmp_path / "requirements.txt").write_text("flask\n")
     chosen = user_environment(tmp_path, [sys.executable])
     assert chosen.requirements == (() if has_packages else ("-r requirements.txt",))
+
+
+def test_a_workspace_does_not_use_the_requirements_of_the_folder_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    (tmp_path / "shop").mkdir()
+    assert user_environment(tmp_path / "shop").requirements == ("-r ../requirements.txt",)
+    (tmp_path / "shop" / "pyproject.toml").write_text('[tool.uv.workspace]\nmembers = ["apps/*"]\n')
+    assert user_environment(tmp_path / "shop").requirements == ()

@@ -68,6 +68,16 @@ def test_settings_that_cannot_be_better_are_not_measured() -> None:
     assert measured == {(1, 2), (2, 2), (1, 8)}
 
 
+def test_a_start_that_failed_once_does_not_end_the_search() -> None:
+    result = searched(lambda workers, _: workers)
+    without = [record for record in result.records if record.values["workers"] <= 2 and record.values["threads"] == 2]
+    for record in without:
+        if record.values["workers"] == 1:
+            record.failure = Failure("not_ready", "not ready within 10 s")
+    following = wanted(CASES, SEARCHED, result_of(without)).cases
+    assert (4, 2) in {(case.get("workers"), case.get("threads")) for case in following}
+
+
 def test_nothing_is_measured_with_more_workers_than_fit_into_the_memory() -> None:
     result = searched(lambda workers, threads: workers * threads, 2)
     assert max(int(record.values["workers"]) for record in result.records) == 4

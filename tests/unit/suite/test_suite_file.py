@@ -419,3 +419,9 @@ def test_a_variable_in_a_path_of_the_command_line_that_is_not_set_is_an_error(op
     assert f"{option} names the environment variable UNIT_UNSET, which is not set" in ran.stderr
     ran = run_cli("run", "http://127.0.0.1:1/a?token=${UNIT_UNSET}")
     assert "the URL of 127.0.0.1:1 names the environment variable UNIT_UNSET" in ran.stderr
+
+
+def test_the_environment_of_the_suite_may_pass_the_port(tmp_path: Path) -> None:
+    (tmp_path / "shop.toml").write_text('environment = { PORT = "{port}" }\n[servers.one]\ncommand = "serve"\n')
+    (target,) = read_suite(tmp_path / "shop.toml").targets
+    assert target.environment == (("PORT", "{port}"),)
