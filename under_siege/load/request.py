@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
 from under_siege.load.body_rule import BYTES, BodyRule
 
 RANDOM = "random"  # the order in which a mix is sent, unless it is that of its file
@@ -178,10 +180,10 @@ class RightAnswer:
     def from_json(cls, data: dict[str, Any]) -> "RightAnswer":
         return cls(
             data["status"],
-            BodyRule(**data["rule"]),
+            msgspec.convert(data["rule"], BodyRule),
             base64.b64decode(data["answer"]),
             tuple((name, value) for name, value in data["headers"]),
-            Stream(**data["stream"]) if data["stream"] else None,
+            msgspec.convert(data["stream"], Stream | None),
             tuple((ErrorEvent if is_error else bytes)(base64.b64decode(event)) for is_error, event in data["events"]),
             data["event_count"],
         )

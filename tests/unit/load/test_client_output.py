@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from under_siege.load.body_rule import JSON, BodyRule
 from under_siege.load.client import ClientOutput, order
-from under_siege.load.request import Pause, Request, RightAnswer
+from under_siege.load.request import Pause, Request, RightAnswer, Stream
 from under_siege.record.requests import OUTCOMES, Requests
 
 BEGAN_S = 100.0
@@ -71,3 +72,9 @@ def test_an_unknown_or_incomplete_report_is_an_error(value: object) -> None:
 def test_the_distinct_problems_are_ordered_by_their_frequency() -> None:
     problems = ["rare", "common", "common"]
     assert taken(*(row(outcome="wrong", problem=text) for text in problems))[1].problems == ["common", "rare"]
+
+
+def test_the_correct_response_reaches_the_client_unchanged() -> None:
+    rule = BodyRule(JSON, (("status", {"a": [1]}),), ("id", "items.*.id"), "p")
+    right = RightAnswer(201, rule, b"\xff", (("X-A", "b"),), Stream("sse", 3, 0.5, ("a.b", "/c/")), (b"\xfe",), 4)
+    assert RightAnswer.from_json(json.loads(json.dumps(right.to_json()))) == right
