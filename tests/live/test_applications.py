@@ -87,6 +87,17 @@ def test_a_member_of_a_workspace_is_named_if_its_module_is_not_here(tmp_path: Pa
         inspected("gone:app", sys.executable, tmp_path)
 
 
+def test_servers_keep_the_pythonpath_with_which_the_application_was_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"theirs/rules.py": "", "src/shop/main.py": f"import rules\n{WSGI}", "src/shop/__init__.py": ""})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "theirs"))
+    suite = suite_of_application("shop.main:app", tmp_path, TargetOptions(pythons=(sys.executable,)))
+    paths = {dict(target.environment)["PYTHONPATH"].split(":")[-2:][0] for target in suite.targets}
+    assert paths == {"src"}
+    assert all(dict(target.environment)["PYTHONPATH"].endswith(f":{tmp_path / 'theirs'}") for target in suite.targets)
+
+
 def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> None:
     needs = "import asyncio\ntask = asyncio.get_running_loop().create_task(asyncio.sleep(9))\n"
     assert look_at(tmp_path, "looping:app", needs + FASTAPI).needs_loop

@@ -24,8 +24,8 @@ from typing import Any, Optional
 LOOPBACK = "127.0.0.1"
 INJECTED = ("Depends", "Security", "Provide", "DependencyKwarg", "Dependency", "File")  # what a framework passes
 MODULES = (  # of the servers; a server is installed if its module can be imported
-    *("aiohttp", "granian", "gunicorn", "gunicorn.workers.gasgi", "hypercorn", "tornado", "uvicorn", "uvicorn_worker"),
-    *("uvicorn.workers", "waitress"),
+    *("aiohttp", "granian", "gunicorn", "gunicorn.workers.gasgi", "hypercorn", "sanic", "tornado", "uvicorn"),
+    *("uvicorn_worker", "uvicorn.workers", "waitress"),
 )
 FRAMEWORKS = {  # class → kind of application, name of the framework
     "aiohttp.web_app.Application": ("aiohttp", "aiohttp"),

@@ -176,6 +176,7 @@ class Deployment(NamedTuple):
     factory: str = ""
     is_optional: bool = False  # whether it is compared only if it is installed
     least_python: tuple[int, int] = (3, 9)
+    framework: str = ""  # the only framework whose applications it runs; empty: any
 
     @property
     def requirement(self) -> str:
@@ -227,6 +228,15 @@ DEPLOYMENTS = (
         "hypercorn",
         "{python} -m hypercorn CALL -w {workers} -b {host}:{port} --log-level warning",
         is_optional=True,
+    ),
+    Deployment(
+        "sanic",
+        "Sanic's own server",
+        "asgi",
+        "sanic",
+        f"{{python}} -m sanic APP FACTORY --workers {{workers}} {_ADDRESS} --no-motd --no-access-logs",
+        "--factory",
+        framework="sanic",
     ),
     Deployment("sync", "Gunicorn, one request at a time in each process", "wsgi", "gunicorn", f"{_GUNICORN} -k sync"),
     Deployment(
@@ -297,6 +307,8 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
     taken = set[str]()
     for kind, name in names.items():
         for each in kinds[kind]:
+            if each.framework not in ("", application.framework):
+                continue
             is_installed = each.module in application.servers
             is_outdated = each.module.partition(".")[0] in application.servers or (
                 application.python[:2] < each.least_python

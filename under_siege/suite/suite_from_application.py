@@ -135,6 +135,9 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     if first.python:
         data["python"] = first.python
     data["keep_environment"] = options.keep_environment
+    if inherited := os.environ.get("PYTHONPATH"):  # as for the inspection
+        paths = [first.application.import_from, inherited]
+        data["environment"] = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     moved = what_if.moved(first.application, first.servers, data["load"], options.strategies, folder)
     if moved is not None:
         data["servers"] |= what_if.server_tables(moved, first.application, data)

@@ -141,10 +141,9 @@ def server_tables(moved: Moved, application: Application, data: Mapping[str, Any
     command = completed(original, f"{WRAPPER}:{application.kind}", factory)
     # The workers of a pool replace those of the server, whose threads only wait.
     of_pool = re.sub(r"(-w|--workers) \{workers\}", r"\1 1", command).replace("{threads}", str(_WAITING_THREADS))
-    inherited = "" if data.get("requirements") else os.environ.get("PYTHONPATH", "")  # as for the other servers
-    imported_from = application.import_from or inherited
+    inherited = data.get("environment", {}).get("PYTHONPATH", "")  # as for the other servers
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(FOLDER), imported_from])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(FOLDER), inherited])),
         "UNDER_SIEGE_APP": f"{application.name}{'()' if application.is_factory else ''}",
         "UNDER_SIEGE_ROUTE": moved.route.path,
     }

@@ -179,3 +179,11 @@ def test_an_invalid_init_command_causes_a_one_line_error_and_overwrites_no_file(
     ran = run_cli("init", *words)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"there.toml": "mine"}
+
+
+def test_only_the_applications_of_sanic_are_compared_on_its_own_server() -> None:
+    installed = {"sanic": "25", "uvicorn": "0.40", "granian": "2.7"}
+    names = [each.name for each in deployments_of(described(framework="sanic", servers=installed))]
+    assert "sanic" in names
+    assert names.index("uvicorn") < names.index("sanic")
+    assert "sanic" not in [each.name for each in deployments_of(described(framework="fastapi", servers=installed))]
