@@ -67,7 +67,9 @@ class Asked:
 
     def setup(self, request: str) -> str:
         """Return the option that sends a request before the load."""
-        return "setup under [load]" if self.source is Source.SUITE else f"--setup {shlex.quote(request)}"
+        method, path, *_ = request.split(" ", 2)
+        in_suite = f'[[load.setup]], method = "{method}" and path = "{path}"'
+        return in_suite if self.source is Source.SUITE else f"--setup {shlex.quote(request)}"
 
 
 def remedy(answer: HttpResponse, asked: Asked) -> str:
@@ -131,12 +133,12 @@ def _of_login(answer: HttpResponse, asked: Asked, page: str = "") -> str:
     login = page or next(filter(_LOGIN.search, posts), "/login")
     as_form = asked.setup(f"POST {login} username=ann&password=${{PASSWORD}}")
     if page:
-        return f"log in before the load, such as {as_form}"
+        return f"log in before the load, for example with {as_form}"
     if scheme == "bearer":
-        return f"log in before the load, such as {as_form} and {asked.header('Authorization', 'Bearer {access_token}')}"
+        return f"log in before the load, for example with {as_form} and {asked.header('Authorization', 'Bearer {access_token}')}"
     user = '{"user": "ann", "password": "${PASSWORD}"}'
     key = asked.header("Authorization", "Bearer ${TOKEN}")
-    return f"log in before the load, such as {asked.setup(f'POST {login} {user}')}, or use {key}"
+    return f"log in before the load, for example with {asked.setup(f'POST {login} {user}')}, or use {key}"
 
 
 def _of_csrf(answer: HttpResponse, asked: Asked) -> str:

@@ -34,7 +34,7 @@ ADVICE: dict[str, tuple[str, str]] = {
     "created": (advice(201), "--status 201"),
     "created, in a suite": (advice(201, **SUITE), "status = 201 under [expect]"),
     "login": (advice(401), """--setup 'POST /login {"user": "ann", "password": "${PASSWORD}"}'"""),
-    "login, in a suite": (advice(401, **SUITE), "setup under [load]"),
+    "login, in a suite": (advice(401, **SUITE), '[[load.setup]], method = "POST" and path = "/login"'),
     "login with a token": (
         advice(401, headers={"www-authenticate": "Bearer"}, routes=ROUTES),
         "--setup 'POST /api/v1/login/access-token username=ann&password=${PASSWORD}' and "
