@@ -56,6 +56,7 @@ BODY = "Body of the requests to an application."
 STATUS = "Status of a correct response from an application or a URL, such as 201.  [default: 200]"
 IGNORE = "Field that may differ between JSON responses, such as token or items.*.id; may be repeated."
 ANY_BODY = "Compare no bodies of responses: check only the status."
+SETUP = "Request of each user before the load, such as 'POST /login user=ann&pin=7'; may be repeated."
 STREAM = "Read responses event by event: server-sent events, lines or chunks."
 EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
 FIRST = "Which events count: a path of a JSON value that is not empty, such as choices.0.delta.content, or /REGEX/."
@@ -269,7 +270,7 @@ _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arriv
 
 _OF_TARGET = (
     *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events", "first"),
-    *("status", "ignored", "any_body", "strategies"),
+    *("status", "ignored", "any_body", "setup", "strategies"),
 )
 
 
@@ -301,6 +302,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--status", type=click.IntRange(200, 599), metavar="CODE", help=STATUS),
         click.option("--ignore", "ignored", multiple=True, metavar="FIELD", help=IGNORE),
         click.option("--any-body", is_flag=True, help=ANY_BODY),
+        click.option("--setup", multiple=True, metavar="REQUEST", help=SETUP),
         click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
         click.option(
             "--strategy", "strategies", type=click.Choice(STRATEGIES), metavar="NAME", multiple=True, help=STRATEGY

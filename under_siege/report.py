@@ -21,7 +21,7 @@ from under_siege.cli_options import (
     picture_names,
     writable,
 )
-from under_siege.show.formats import FORMATS, rendered
+from under_siege.show.formats import FORMATS
 
 if TYPE_CHECKING:
     from under_siege.judge.ranking import Comparison
@@ -85,9 +85,9 @@ def report(
         elif across is not None:
             print_or_write(across_view(comparison, across), output_format, writable(out) if out else None)
         else:
-            view = part_of(measured, output_format) if output_format in PARTS else view_of(measured, comparison)
-            text_format = "table" if output_format in PARTS else output_format
-            print_or_write(view, text_format, writable(out) if out else None, wide=wide)
+            is_part = output_format in PARTS
+            view = part_of(measured, output_format) if is_part else view_of(measured, comparison)
+            print_or_write(view, "table" if is_part else output_format, writable(out) if out else None, wide=wide)
     sys.exit(exit_code_of(judged))
 
 
@@ -122,10 +122,3 @@ def part_of(result: "Result", part: str) -> "View":
     from under_siege.profile import view as profile
 
     return profile.view(result)
-
-
-def formatted(result: "Result", output_format: str, comparison: "Comparison | None" = None) -> str:
-    """Return the result in one of the FORMATS, or its `timeline` or `profile` as text."""
-    if output_format in FORMATS:
-        return rendered(view_of(result, comparison), output_format)
-    return rendered(part_of(result, output_format), "table")

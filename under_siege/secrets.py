@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from common.errors import BadInputError
 
@@ -19,7 +19,7 @@ SHORTEST = 4  # shorter values, such as "1", are not masked, because they also o
 _LONG_WORD = 8  # a word of a header, such as the token after `Bearer`, is masked by itself if it is this long
 
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_]\w*)\}", re.ASCII)
-_PLACEHOLDER = re.compile(r"\$?\{\w+\}", re.ASCII)
+_PLACEHOLDER = re.compile(r"\$?\{[\w.:-]+\}", re.ASCII)
 # What a message shows as the value of a secret name, because it stands for another value.
 _KEPT = re.compile(r"(?:Bearer |Basic )?\$?\$\{[A-Za-z_]\w*\}|(?:Bearer |Basic )\{[\w.]+\}", re.ASCII)
 
@@ -73,7 +73,14 @@ def expanded(text: str, key: str, spelled: Callable[[str], str] = str) -> str:
                 f"${{{name}}}"
             )
         _values_of_variables.add(value)
-        for spelling in (value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value), quote(value, safe="")):
+        for spelling in (
+            value,
+            json.dumps(value)[1:-1],
+            repr(value)[1:-1],
+            quote(value),
+            quote(value, safe=""),
+            quote_plus(value),
+        ):
             _remember(spelling, f"${{{name}}}")
         return spelled(value)
 
@@ -109,7 +116,8 @@ def expanded_header(name: str, value: str, key: str) -> str:
         raise BadInputError(f"{key} = {masked(value)!r}: expected ASCII characters only, and no line breaks")
     if is_secret_name(name):
         for word in (text, *(word for word in text.split() if len(word) >= _LONG_WORD)):
-            _remember(word, MASK)
+            if not _PLACEHOLDER.fullmatch(word):
+                _remember(word, MASK)
     return text
 
 

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 from drawn_once import each_kind_drawn_once
+from formatted import formatted
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.record.requests import PING
-from under_siege.report import formatted
 
 
 @pytest.mark.timeout(1200)

@@ -115,7 +115,7 @@ def test_each_user_keeps_a_connection_with_keep_alive_and_otherwise_opens_one_fo
 def test_a_request_at_a_given_rate_is_noted_with_the_moment_at_which_it_was_due(server: Running) -> None:
     spec = LoadSpec(0, 1.0, f"{server.url}/text/ok?arrivals", arrivals_per_s=20, rights=(OK,))
     with isolated_tool(DRIVERS["client"]) as tool:
-        rows, _ = told_by_client(output_of(tool, spec))
+        rows, _ = told_by_client(output_of(tool, spec, rows=20))
     assert {*rows.outcome} == {"correct"}
     assert len(rows) == len(connections(server, "/text/ok?arrivals")) == 20
     assert all(

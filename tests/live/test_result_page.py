@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from browser import LEAST_CONTRAST, Opened, opened
 from drawn_once import each_kind_drawn_once
+from formatted import formatted
 from sample_results import result
 
 from under_siege.judge.ranking import summarize
-from under_siege.report import formatted
 
 NARROW, WIDE = 390, 1440
 

@@ -9,7 +9,7 @@ from conftest import SUPPORT
 
 from under_siege.host.interpreter import interpreter
 from under_siege.try_task.task_profile import TaskProfile, profile_task
-from under_siege.try_task.view import TaskTraits
+from under_siege.try_task.task_traits import TaskTraits
 
 Found = Callable[[TaskProfile], bool]
 UNUSUAL: dict[str, Found] = {

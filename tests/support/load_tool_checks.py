@@ -6,6 +6,7 @@ behaviour of the scripted server, a `ToolOutput` in tests/data/tools.
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -59,8 +60,8 @@ def skip_version_lookup(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Tool, "version", lambda tool: tool.driver.requirement.partition("~=")[2] or "1.2.3")
 
 
-def output_of(tool: Tool, spec: LoadSpec) -> ToolOutput:
-    """Run the tool until it ends by itself, and return its output."""
+def output_of(tool: Tool, spec: LoadSpec, rows: int | None = None) -> ToolOutput:
+    """Run the tool until it ends by itself, or until it has reported `rows` requests; return its output."""
     with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
         streams = {"stdin": subprocess.PIPE, "stdout": stdout, "stderr": stderr, "text": True}
         with subprocess.Popen(tool.command(spec), env=tool.environment(), **streams) as process:
@@ -68,6 +69,12 @@ def output_of(tool: Tool, spec: LoadSpec) -> ToolOutput:
                 if isinstance(tool.driver, Client):
                     process.stdin.write(tool.driver.order(spec, time.monotonic()).decode())
                     process.stdin.flush()  # without closing it, because that would stop the tool
+                end_s = time.monotonic() + LIMIT_S
+                while rows is not None and process.poll() is None and time.monotonic() < end_s:
+                    if os.pread(stdout.fileno(), 1_000_000, 0).count(b"\n[") >= rows:
+                        process.terminate()
+                        break
+                    time.sleep(0.05)
                 status = process.wait(LIMIT_S)
             finally:
                 process.kill()

@@ -31,7 +31,7 @@ def _latency(servers: Sequence[tuple[Capacity, str]], metric: str, height: int) 
         {"name": name, "per_s": step.per_s, "value": max(value, _LEAST_S)}
         for capacity, name in servers
         for step in capacity.steps
-        if (value := step.percentile_s(metric, 99)) is not None and value < math.inf
+        if (value := step.value(f"{metric}_p99_s")) is not None and value < math.inf
     ]
     goals = {goal for capacity, _ in servers for goal in capacity.goals if goal.figure.startswith(f"{metric}_")}
     limits = [{"value": limit} for limit in sorted({goal.limit for goal in goals})]

@@ -124,6 +124,7 @@ class Offer:
         load = self.plan.load_of(self.step.case)
         users = self.step.closed_users
         goals = [goal(text) for text in self.step.goals]
+        await server.while_alive(sending.set_up(load.setup, server.url, users))
         record.load_began_s = began_s = time.monotonic() + LEAD_S
         record.stream, record.text_events = self.expected.read_as
         await sending.begin(

@@ -43,12 +43,6 @@ def _at_least(values_s: Floats) -> Floats:
     return np.maximum(values_s, SHORTEST_S)
 
 
-def percentile_of(goal: Goal) -> tuple[str, float]:
-    """Return the kind of latency, and the percentile; the kind is empty if the goal does not limit a percentile."""
-    percent = METRICS[goal.figure].percent
-    return (METRICS[goal.figure].latency, percent) if percent else ("", 100.0)
-
-
 class StepMetrics:
     """The metrics of a step, in which refused, lost and wrongly answered requests have infinite latency."""
 
@@ -128,25 +122,17 @@ class StepMetrics:
         late = int(np.sum(np.isfinite(self.waits_s) & (self.waits_s > self.in_time_s)))
         return {**{name: counts[name] / total for name in OUTCOMES}, "late": late / total}
 
-    def percentile_s(self, kind: str, percent: float) -> float | None:
-        """Return a percentile of a kind of latency, which may be infinite, or None if there is no data.
-
-        Args:
-            kind: `response`, `ping` or, of streams, `first_event` or `gap`.
-        """
-        waits = self.samples(kind)[1]
-        return Waits(waits, np.ones(len(waits), dtype=bool)).percentile(percent)
-
-    def value(self, goal: Goal) -> float | None:
-        """Return the value of the metric that the goal limits, or None if it is unknown."""
-        kind, percent = percentile_of(goal)
-        if kind:
-            return self.percentile_s(kind, percent)
+    def value(self, key: str) -> float | None:
+        """Return the value of one of `METRICS`, or None if it is unknown; percentiles may be infinite."""
+        metric = METRICS[key]
+        if metric.percent:
+            waits = self.samples(metric.latency)[1]
+            return Waits(waits, np.ones(len(waits), dtype=bool)).percentile(metric.percent)
         return {
             "availability_pct": 100 * float(np.mean(self.right)) if len(self.right) else None,
             "cpu_s_per_transaction": self.cpu_s,
             "memory_bytes": self.memory_bytes,
-        }.get(goal.figure)
+        }.get(key)
 
     @property
     def missed(self) -> list[Goal]:
@@ -164,17 +150,17 @@ class StepMetrics:
         return {each: np.clip(self._log_excesses(each), -MOST_EXCESS, MOST_EXCESS) for each in self.goals}
 
     def _log_excesses(self, goal: Goal) -> Floats:
-        kind, percent = percentile_of(goal)
-        if kind:
-            due_s, values = self.samples(kind)
-            logs = self._resampled(due_s, values / goal.limit, percent / 100)
-            if (measured_s := self.percentile_s(kind, percent)) is not None:
+        metric = METRICS[goal.figure]
+        if metric.percent:
+            due_s, values = self.samples(metric.latency)
+            logs = self._resampled(due_s, values / goal.limit, metric.percent / 100)
+            if (measured_s := self.value(goal.figure)) is not None:
                 logs[0] = math.log(measured_s / goal.limit)  # what is shown decides whether the goal is met
             return logs
         if goal.figure == "availability_pct":
             values = np.where(self.right, SHORTEST_S, np.inf)
             return self._resampled(self.rows.due_s, values, goal.limit / 100)
-        value = self.value(goal)
+        value = self.value(goal.figure)
         return np.full(1 + REPLICATES, math.inf if value is None else math.log(max(value, SHORTEST_S) / goal.limit))
 
     def _resampled(self, due_s: Floats, values: Floats, share: float) -> Floats:

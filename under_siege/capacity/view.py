@@ -1,28 +1,28 @@
 """Show capacities: the rate that each server sustains, its steps, and how latency grows with the rate."""
 
 import math
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from under_siege import formatting
 from under_siege.capacity.charts import capacity_chart, latency_chart
 from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of, exit_code
-from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics, percentile_of
+from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
+from under_siege.judge.metrics import METRICS, OF_STREAMS
 from under_siege.record.result import Result, SkippedServer
-from under_siege.show.case_names import in_brief, in_plain_words, in_words, name_of, varying, with_capital
+from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.columns import with_first_text
-from under_siege.show.notes import cores
+from under_siege.show.conditions import began_at, cores, facts, identity
 from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
 NOTED_LATE_S = 0.002  # the conclusion names a delay of the load generator that is longer than this
 NOTED_BY_OTHERS = 0.1  # the conclusion names other programs if they used more than this share of all CPUs
 MOST_CHARTS = 6  # maximum number of charts, one for each task
-T = TypeVar("T")
+_SERVER = Column("server", is_text=True)
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 
 
@@ -42,45 +42,25 @@ class NamedCapacity(NamedTuple):
 
 def view(result: Result) -> View:
     """Return all that `bench.py capacity` shows."""
-    several, machine = named(capacities_of(result)), result.environment
+    several = named(capacities_of(result))
     return View(
         "Capacity",
         [Paragraph(sentence) for sentence in conclusion(several, result.left_out)],
         [_table(several), _table_of_steps(several)],
         footnotes=_footnotes(result, several),
         figures=list(figures(several)),
-        data={
-            "schema": result.schema,
-            "command": result.command,
-            "began_at": result.began_at,
-            "environment": result.environment,
-            "cases": [_as_data(each.capacity) for each in several],
-        },
+        data={**identity(result), "cases": [_as_data(each.capacity) for each in several]},
         csv=_as_csv(several),
-        facts=[
-            ("command", shlex.join(result.command)),
-            ("CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"),
-            ("system", machine.system),
-            *((f"Python {version}", build) for version, build in machine.pythons.items()),
-        ],
-        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        facts=list(facts(result)),
+        made_at=began_at(result),
         exit_code=exit_code(result),
     )
 
 
 def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     """Return each capacity with distinctive names for its server."""
-    cases = [capacity.case for capacity in capacities]
-    axes = [name for name in varying(cases) if name in ("task", "path")]
-    several = []
-    for capacity in capacities:
-        server = capacity.case.server
-        title = capacity.title
-        suffix = in_words(capacity.case, axes)
-        name = name_of(capacity.case, cases) + (f" ({suffix})" if suffix else "")
-        plain_name = in_plain_words(server, title) + name.removeprefix(server)
-        several.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))
-    return several
+    names = CaseNames(capacities, with_load=True)
+    return [NamedCapacity(each, names.name(each.case), names.plain(each), names.brief(each)) for each in capacities]
 
 
 def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
@@ -107,7 +87,7 @@ def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServe
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
         yield f"The confidence interval is wide for {listed(wide)}: search longer (--time) or on a quieter machine."
     for skipped in left_out:
-        yield f"Not tested: {in_brief(skipped.server, skipped.server, skipped.title)}: {skipped.reason}."
+        yield f"Not tested: {in_brief(skipped.server, skipped.title)}: {skipped.reason}."
 
 
 def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
@@ -137,7 +117,7 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         return
     if capacity.is_none:
         first = capacity.steps[0]
-        values = [f"{_metric(goal)}: {_goal_value(first, goal)}" for goal in first.missed]
+        values = [f"{_metric(goal)}: {_text(first, goal.figure)}" for goal in first.missed]
         yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
@@ -158,14 +138,15 @@ def per_s(value: float | None) -> str:
     return NONE if value is None else f"{significant(value)}/s"
 
 
-def _time_of(step: StepMetrics | None, kind: str, percent: float = 99) -> str:
-    """Format a percentile, such as `37 ms`; if it is infinite, return the most frequent reason."""
-    value = step.percentile_s(kind, percent) if step else None
-    if value is None or step is None:
+def _text(step: StepMetrics | None, key: str) -> str:
+    """Format one of `METRICS`; if it is an infinite latency, return the most frequent reason."""
+    value = step.value(key) if step else None
+    if step is None or value is None:
         return NONE
-    if value < math.inf:
-        return formatting.seconds(value)
-    return OUTCOMES[max(OUTCOMES, key=lambda name: step.shares[name]) if kind != "ping" else "lost"]
+    if math.isinf(value):
+        is_ping = METRICS[key].latency == "ping"
+        return OUTCOMES["lost" if is_ping else max(OUTCOMES, key=lambda name: step.shares[name])]
+    return METRICS[key].unit.text(value)
 
 
 def _share(share: float) -> str:
@@ -176,19 +157,10 @@ def _metric(goal: Goal) -> str:
     return goal.text.partition(goal.operator)[0].strip()
 
 
-def _goal_value(step: StepMetrics, goal: Goal) -> str:
-    kind, percent = percentile_of(goal)
-    value = step.value(goal)
-    if kind or value is None:
-        return _time_of(step, kind, percent)
-    formats = {"availability_pct": formatting.percent, "memory_bytes": formatting.megabytes}
-    return formats.get(goal.figure, formatting.seconds)(value)
-
-
 def _first_missed(capacity: Capacity) -> str:
     """Describe the goal that is missed first, such as `p99: 1.4 s at 20.3/s`."""
     step, goal = capacity.first_missed, capacity.breaks
-    return f"{_metric(goal)}: {_goal_value(step, goal)} at {per_s(step.per_s)}" if step and goal else "none"
+    return f"{_metric(goal)}: {_text(step, goal.figure)} at {per_s(step.per_s)}" if step and goal else "none"
 
 
 def _sustained(capacity: Capacity) -> str:
@@ -197,79 +169,54 @@ def _sustained(capacity: Capacity) -> str:
     return "none" if capacity.is_none else NONE
 
 
-_COLUMNS: dict[str, Callable[[Capacity], str]] = {
-    "sustained": _sustained,
-    "lower": lambda capacity: per_s(capacity.lower_per_s),
-    "upper": lambda capacity: per_s(capacity.upper_per_s),
-    "of ceiling": lambda capacity: formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
-    "p99": lambda capacity: _time_of(capacity.nearest_step, "response"),
-    "first event p99": lambda capacity: _time_of(capacity.nearest_step, "first_event"),
-    "gap p99": lambda capacity: _time_of(capacity.nearest_step, "gap"),
-    "ping p99": lambda capacity: _time_of(capacity.nearest_step, "ping"),
-    "first goal missed": _first_missed,
-    "CPU per response": lambda capacity: _of_nearest(capacity, "cpu_s", formatting.seconds),
-    "memory": lambda capacity: _of_nearest(capacity, "memory_bytes", formatting.megabytes),
-}
-
-
-def _of_nearest(capacity: Capacity, metric: str, text: Callable[[float], str]) -> str:
-    value = getattr(capacity.nearest_step, metric, None)
-    return text(value) if value else NONE
-
-
-_STEP_COLUMNS: dict[str, Callable[[StepMetrics], str]] = {
-    "offered": lambda step: per_s(step.per_s),
-    "p99": lambda step: _time_of(step, "response"),
-    "first event p99": lambda step: _time_of(step, "first_event"),
-    "gap p99": lambda step: _time_of(step, "gap"),
-    "ping p99": lambda step: _time_of(step, "ping"),
-    "goodput": lambda step: per_s(step.good_per_s),
-    "missed": lambda step: ", ".join(_shares_missed(step)) or NONE,
-}
-
-
-def _shares_missed(step: StepMetrics) -> Iterator[str]:
-    for name, share in step.shares.items():
-        if share:
-            yield f"{_share(share)} {OUTCOMES.get(name, name)}"
-
-
 def _table(several: Sequence[NamedCapacity]) -> Table:
     """Return a row for each server."""
-    columns = _used(_COLUMNS, several)
-    failed = ["failed", *[""] * (len(columns) - 1)]
-    rows = [
-        Row(_cells(each.name, failed if each.capacity.failure else [text(each.capacity) for text in columns.values()]))
-        for each in several
-    ]
-    return Table("capacity", "Sustained rates", _columns(columns), rows, gap=2)
+    latencies, rows = _latencies(several), []
+    for each in several:
+        capacity, step = each.capacity, each.capacity.nearest_step
+        texts = [
+            _sustained(capacity),
+            per_s(capacity.lower_per_s),
+            per_s(capacity.upper_per_s),
+            formatting.share(capacity.of_ceiling) if capacity.of_ceiling else NONE,
+            *(_text(step, key) for key in latencies),
+            _first_missed(capacity),
+            _text(step, "cpu_s_per_transaction"),
+            _text(step, "memory_bytes"),
+        ]
+        if capacity.failure:
+            texts = ["failed", *[""] * (len(texts) - 1)]
+        rows.append(Row(list(map(Cell, [each.name, *texts]))))
+    names = ["sustained", "lower", "upper", METRICS["of_ceiling"].name, *latencies.values()]
+    names += ["first goal missed", "CPU per response", METRICS["memory_bytes"].name]
+    return Table("capacity", "Sustained rates", [_SERVER, *map(Column, names)], rows, gap=2)
 
 
-def _used(columns: Mapping[str, T], several: Sequence[NamedCapacity]) -> dict[str, T]:
-    """Return the columns without those of streams if the responses are no streams, and without their whole length."""
+def _latencies(several: Sequence[NamedCapacity]) -> dict[str, str]:
+    """Return the keys and headings of latencies: of streams, those of their events instead of the whole stream."""
     records = [step.record for each in several for step in each.capacity.steps]
-    unused = ("p99",) if any(record.stream for record in records) else ("first event p99", "gap p99")
-    return {with_first_text(name, records): column for name, column in columns.items() if name not in unused}
+    unused = ("response_p99_s",) if any(record.stream for record in records) else OF_STREAMS
+    keys = ("response_p99_s", "first_event_p99_s", "gap_p99_s", "ping_p99_s")
+    return {key: with_first_text(METRICS[key].name, records) for key in keys if key not in unused}
 
 
 def _table_of_steps(several: Sequence[NamedCapacity]) -> Table:
     """Return a row for each step, marked if it missed a goal."""
-    columns = _used(_STEP_COLUMNS, several)
-    rows = [
-        Row(_cells("" if index else each.name, [text(step) for text in columns.values()]), tone)
-        for each in several
-        for index, step in enumerate(each.capacity.steps)
-        for tone in [Tone.BAD if step.missed else Tone.PLAIN]
-    ]
-    return Table("steps", "Steps", _columns(columns), rows, gap=2, media=(Medium.TERMINAL,))
-
-
-def _columns(names: Iterable[str]) -> list[Column]:
-    return [Column("server", is_text=True), *map(Column, names)]
-
-
-def _cells(name: str, texts: Sequence[str]) -> list[Cell]:
-    return [Cell(name), *map(Cell, texts)]
+    latencies, rows = _latencies(several), []
+    for each in several:
+        for index, step in enumerate(each.capacity.steps):
+            shares = step.shares.items()
+            missed = ", ".join(f"{_share(share)} {OUTCOMES.get(name, name)}" for name, share in shares if share)
+            texts = [
+                per_s(step.per_s),
+                *(_text(step, key) for key in latencies),
+                per_s(step.good_per_s),
+                missed or NONE,
+            ]
+            cells = list(map(Cell, ["" if index else each.name, *texts]))
+            rows.append(Row(cells, Tone.BAD if step.missed else Tone.PLAIN))
+    names = ["offered", *latencies.values(), "goodput", "missed"]
+    return Table("steps", "Steps", [_SERVER, *map(Column, names)], rows, gap=2, media=(Medium.TERMINAL,))
 
 
 def _footnotes(result: Result, several: Sequence[NamedCapacity]) -> list[str]:
@@ -325,10 +272,10 @@ def _in_one_sentence(each: NamedCapacity) -> str:
 
 _FIGURES: dict[str, Callable[[StepMetrics], float | None]] = {
     "offered_per_s": lambda step: step.per_s,
-    "p50_s": lambda step: finite(step.percentile_s("response", 50)),
-    "p99_s": lambda step: finite(step.percentile_s("response", 99)),
-    "ping_p50_s": lambda step: finite(step.percentile_s("ping", 50)),
-    "ping_p99_s": lambda step: finite(step.percentile_s("ping", 99)),
+    "p50_s": lambda step: finite(step.value("response_p50_s")),
+    "p99_s": lambda step: finite(step.value("response_p99_s")),
+    "ping_p50_s": lambda step: finite(step.value("ping_p50_s")),
+    "ping_p99_s": lambda step: finite(step.value("ping_p99_s")),
     "good_per_s": lambda step: step.good_per_s,
     "cpu_s_per_transaction": lambda step: step.cpu_s,
     "memory_bytes": lambda step: step.memory_bytes,
@@ -368,8 +315,8 @@ def _as_data(capacity: Capacity) -> dict[str, Any]:
         "breaks_first": capacity.breaks.text if capacity.breaks else None,
         "ceiling_per_s": capacity.ceiling_per_s,
         "of_ceiling": capacity.of_ceiling,
-        "response_s": {"p99": finite(nearest.percentile_s("response", 99)) if nearest else None},
-        "ping_s": {"p99": finite(nearest.percentile_s("ping", 99)) if nearest else None},
+        "response_s": {"p99": finite(nearest.value("response_p99_s")) if nearest else None},
+        "ping_s": {"p99": finite(nearest.value("ping_p99_s")) if nearest else None},
         "cpu_s_per_transaction": nearest.cpu_s if nearest else None,
         "memory_bytes": nearest.memory_bytes if nearest else None,
         "steps": [

@@ -54,9 +54,10 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
-from under_siege.record.result import SCHEMA, Result
-from under_siege.show.case_names import at, full_name, varying
-from under_siege.show.columns import text_of, with_first_text
+from under_siege.record.result import SCHEMA
+from under_siege.show.case_names import CaseNames, at
+from under_siege.show.columns import noun, text_of, with_first_text
+from under_siege.show.conditions import identity
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.view import Cell, Column, Note, Paragraph, Row, Table, Tone, View
@@ -105,29 +106,25 @@ def _legend(comparison: ResultComparison) -> Iterator[str]:
 
 def table_of(comparison: ResultComparison) -> Table:
     """Return a table of each case's changes, and of the smallest changes that would have been significant."""
-    axes = varying([pair.case for pair in comparison.cases])
+    axes = CaseNames(comparison.cases).axes
     flagged = any(_verdicts(case) for case in comparison.cases)
-    names = ["server" if comparison.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
+    names = [noun(comparison.new), *axes, *(["verdict"] if flagged else [])]
     rows = []
     for case in comparison.cases:
-        labels = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+        texts = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+        texts += [_verdicts(case)] if flagged else []
         tone = _TONES.get(case.judgement, Tone.PLAIN)
-        name_cells = [Cell(label, tone) for label in labels + [_verdicts(case)] * flagged]
-        rows.append(Row([*name_cells, *map(_cell, case.changes)]))
-    named, count = comparison.figures, len(comparison.figures)
-    visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(count)]
+        rows.append(Row([*(Cell(text, tone) for text in texts), *map(_cell, case.changes)]))
+    visible = [_visible(list(changes)) for changes in zip(*(case.changes for case in comparison.cases), strict=True)]
     if any(visible):
         rows.append(Row([Cell(text) for text in (VISIBLE, *[""] * (len(names) - 1), *visible)], Tone.QUIET))
-    texts, figures = (
-        [Column(name, is_text=True) for name in names],
-        [Column(_heading(name, comparison)) for name in named],
-    )
-    return Table("changes", "What changed", [*texts, *figures], rows)
+    columns = [Column(name, is_text=True) for name in names]
+    columns += [Column(_heading(figure, comparison)) for figure in comparison.figures]
+    return Table("changes", "What changed", columns, rows)
 
 
 def _heading(figure: str, comparison: ResultComparison) -> str:
-    metric, has_streams = METRICS[figure], comparison.figures != FIGURES
-    name = metric.of_streams if has_streams and metric.of_streams else metric.column
+    name = METRICS[figure].heading(of_streams=comparison.figures != FIGURES)
     return with_first_text(name, [side for pair in comparison.cases for side in (pair.base, pair.new) if side])
 
 
@@ -146,9 +143,10 @@ def _verdicts(case: CasePair) -> str:
 
 def _cell(change: MetricChange) -> Cell:
     """Return a cell such as `52.4 → 26.1 (-50 %) worse`, or an empty cell if neither result has the metric."""
-    texts = [_value(change.figure, value) for value in change.values]
+    metric = METRICS[change.figure]
+    texts = ["" if value is None else metric.unit.text(value) for value in change.values]
     if change.change is None:
-        texts = ["" if case is None else text_of(METRICS[change.figure], case) for case in (change.base, change.new)]
+        texts = ["" if case is None else text_of(metric, case) for case in (change.base, change.new)]
     if not any(texts):
         return Cell()
     values = " → ".join(text or MISSING for text in texts)
@@ -156,10 +154,6 @@ def _cell(change: MetricChange) -> Cell:
     judgement = change.judgement or ""
     text = " ".join(filter(None, [values, fraction, _MARKS.get(judgement)]))
     return Cell(text, _TONES.get(judgement, Tone.PLAIN))
-
-
-def _value(figure: str, value: float | None) -> str:
-    return "" if value is None else METRICS[figure].unit.text(value)
 
 
 def _visible(changes: list[MetricChange]) -> str:
@@ -174,7 +168,7 @@ def _size(fraction: float) -> str:
 
 def conclusion(comparison: ResultComparison) -> str:
     """Return one sentence for each judgement: what is gone or failed, then the changes, the largest first."""
-    cases = [pair.case for pair in comparison.cases]
+    cases, names = comparison.cases, CaseNames(comparison.cases)
     equal = sum(case.judgement == SAME for case in comparison.cases)
     if equal == len(cases):
         size = _visible([change for case in comparison.cases for change in case.changes[:1]])
@@ -185,9 +179,8 @@ def conclusion(comparison: ResultComparison) -> str:
 
     def named(*judgements: str) -> Iterator[str]:
         for judgement in judgements:
-            names = [full_name(case.case, cases) for case in comparison.cases if case.judgement == judgement]
-            if names:
-                yield f"{judgement.capitalize()}: {'; '.join(names)}."
+            if same := [names.full(case.case) for case in cases if case.judgement == judgement]:
+                yield f"{judgement.capitalize()}: {'; '.join(same)}."
 
     parts = [*named(GONE, FAILED), *_sentences_of_changes(comparison), *named(UNDECIDED, NEW)]
     if equal:
@@ -197,10 +190,10 @@ def conclusion(comparison: ResultComparison) -> str:
 
 def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
     """Return a sentence for each judgement of significant changes, the largest change first."""
-    cases = [pair.case for pair in comparison.cases]
+    names = CaseNames(comparison.cases)
     found: dict[str, dict[str, list[str]]] = {}  # texts of the changes by judgement and case
     known = [
-        (abs(math.log1p(change.fraction)), full_name(pair.case, cases), change)
+        (abs(math.log1p(change.fraction)), names.full(pair.case), change)
         for pair in comparison.cases
         for change in pair.changes
         if change.judgement in (BETTER, WORSE, TOLERATED) and change.fraction is not None
@@ -210,18 +203,18 @@ def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
         found.setdefault(change.judgement or "", {}).setdefault(name, []).append(text)
     for pair in comparison.cases:
         if pair.judgement == BETTER and pair.base and pair.base.verdict == FAILED:
-            found.setdefault(BETTER, {})[full_name(pair.case, cases)] = ["failed before"]
+            found.setdefault(BETTER, {})[names.full(pair.case)] = ["failed before"]
     sentences = []
     for judgement, of_judgement in found.items():
-        names = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in of_judgement.items())
-        sentences.append(f"{judgement.capitalize()}: {names}.")
+        changes = "; ".join(f"{name} ({', '.join(texts)})" for name, texts in of_judgement.items())
+        sentences.append(f"{judgement.capitalize()}: {changes}.")
     return sentences
 
 
 def _notes(comparison: ResultComparison) -> Iterator[Note]:
-    cases = [pair.case for pair in comparison.cases]
+    names = CaseNames(comparison.cases)
     for case in comparison.cases:
-        name = full_name(case.case, cases)
+        name = names.full(case.case)
         for when, reasons in _flags(case):
             yield from (Note("note", name, f"{when}: {reason}") for reason in reasons)
         if case.base is None or case.new is None:
@@ -276,8 +269,8 @@ def _data(comparison: ResultComparison) -> dict[str, Any]:
     worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, TOLERATED, BETTER) if name in judgements), SAME)
     return {
         "schema": SCHEMA,
-        "base": _about(comparison.base),
-        "new": _about(comparison.new),
+        "base": identity(comparison.base),
+        "new": identity(comparison.new),
         "judgement": worst,
         "exit_code": comparison.exit_code,
         "has_common_speed": comparison.has_common_speed,
@@ -285,10 +278,6 @@ def _data(comparison: ResultComparison) -> dict[str, Any]:
         "cases": [_case(case) for case in comparison.cases],
         "requirements": required_as_data(comparison.required),
     }
-
-
-def _about(result: Result) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
 
 
 def _case(case: CasePair) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from under_siege.drill import injection, job_injection
 from under_siege.drill.incident_metrics import Figures, under_load, with_recovery
 from under_siege.drill.injection import ELSEWHERE, Need
 from under_siege.drill.loaded_server import FaultContext
+from under_siege.judge.metrics import METRICS
 from under_siege.record.record import Incident
 
 CONTROL = "none"
@@ -163,11 +164,12 @@ def _count(value: float | None) -> str:
     return "?" if value is None else f"{value:,.0f}"
 
 
-PINGS: Column = ("ping p99", _ping)
+PINGS: Column = (METRICS["ping_p99_s"].column, _ping)
 IN_FLIGHT_LOST: Column = (
     "in-flight lost",
     lambda figures: f"{_count(figures['begun_lost'])} of {_count(figures['begun'])}",
 )
+RATE: Column = (METRICS["rate_per_s"].column, lambda figures: formatting.rate(figures["before_per_s"] or 0.0))
 RATE_LEFT: Column = ("rate left", lambda figures: formatting.share(figures["left"] or 0.0))
 NEVER_ANSWERED: Column = (
     "never answered",
@@ -180,7 +182,7 @@ _ALL = (
         CONTROL,
         "no fault",
         "no fault",
-        (("trans/s", lambda figures: formatting.rate(figures["before_per_s"] or 0.0)), PINGS),
+        (RATE, PINGS),
         injection.do_nothing,
         measure=under_load,
         is_once=True,

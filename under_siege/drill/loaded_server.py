@@ -43,6 +43,7 @@ from under_siege.record.requests import (
 from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.suite.expected_response import Expectation
 
+Filled = Callable[[str, Request], tuple[str, Request]]
 _LONGEST_ID = 40  # maximum length of a process id in a header; longer values are truncated
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
 STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl")
@@ -54,6 +55,7 @@ class Users:
 
     Args:
         fresh: a session that opens a new connection for each request; if None, `session` must do so.
+        filled: fills the placeholders of a request.
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Users:
         expected: Expectation,
         timeout_s: float,
         fresh: aiohttp.ClientSession | None = None,
+        filled: Filled = lambda *request: request,
     ) -> None:
         self._session = session
         self._fresh = fresh or session
+        self._filled = filled
         self._url = url
         self.expected = expected
         self.timeout_s = timeout_s
@@ -114,8 +118,8 @@ class Users:
         """Send a request to another URL of the server, and return the response, LOST, LATE or WRONG (too long)."""
         return await self._answer(self._session, url, self.expected, timeout_s, Request(method))
 
-    @staticmethod
     async def _answer(
+        self,
         session: aiohttp.ClientSession,
         url: str,
         expected: Expectation,
@@ -124,7 +128,8 @@ class Users:
     ) -> HttpResponse | Outcome:
         sent_s = time.monotonic()
         try:
-            async with open_request(session, url, request or expected.request, timeout_s) as response:
+            url, sent = self._filled(url, request or expected.request)
+            async with open_request(session, url, sent, timeout_s) as response:
                 if expected.stream and request is None:
                     return await read_stream(response, expected.stream, sent_s)
                 return await read_response(response, expected.answer)
@@ -238,7 +243,7 @@ class FaultContext:
         """Run load and pings; the body of the context starts once the rate before the fault has been measured."""
         incident = self.incident
         async with generator() as sending:
-            await sending.until_ready()
+            await sending.set_up(self.server.setup, self.server.url, USERS)
             self.began_s = time.monotonic()
             pinging = probing(
                 self.session, self.server.url, self.server.ping, 1.0, incident.requests, self.began_s, PING_EVERY_S
@@ -262,7 +267,7 @@ class FaultContext:
             return requests.rows(range(before, len(requests))).only(LOAD).outcome
 
         async with generator() as sending:
-            await sending.until_ready()
+            await sending.set_up(self.server.setup, self.server.url, 0)
             self.began_s = time.monotonic()
             await self._begin(sending, due_s=[0.0] * count, timeout_s=timeout_s)
             yield outcomes
@@ -354,7 +359,7 @@ async def warm_server(
         processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
         timeout_s = max(TIMEOUT_S, QUEUED * (record.idle_answer_s or 0.0))
-        users = Users(session, server.load_url, expected, timeout_s, fresh)
+        users = Users(session, server.load_url, expected, timeout_s, fresh, server.filled)
 
         def context_of(incident: Incident) -> FaultContext:
             incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s

@@ -1,11 +1,9 @@
 """Show a drill: the conclusion, a table with a cell for each server and fault, and timelines."""
 
-import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, NO_FIGURE, OK
 from under_siege.drill.incident_metrics import answered_at_s
@@ -15,9 +13,9 @@ from under_siege.formatting import capitalized, listed
 from under_siege.record.record import Incident
 from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
-from under_siege.show.case_names import in_brief, in_plain_words, name_of, with_capital
+from under_siege.show.case_names import CaseNames, in_brief, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
-from under_siege.show.notes import cores
+from under_siege.show.conditions import began_at, cores, facts, identity
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
@@ -40,10 +38,10 @@ def view(result: Result) -> View:
         tables=[_table(outcomes)],
         footnotes=list(_footnotes(result)),
         figures=list(figures(outcomes)),
-        data=_data(result, outcomes),
+        data={**identity(result), "cases": [], "cells": list(map(_as_data, outcomes))},
         csv=(("server", "fault", "figure", "value", "mark"), list(_csv_rows(outcomes))),
-        facts=list(_facts(result)),
-        made_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        facts=list(facts(result)),
+        made_at=began_at(result),
         exit_code=exit_code_of(outcomes),
     )
 
@@ -52,12 +50,9 @@ def _table(outcomes: Sequence[FaultOutcome]) -> Table:
     """Return a row for each server, and a column for each fault that applies to at least one server."""
     applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure or outcome.is_undecided}
     faults = [fault for name, fault in FAULTS.items() if name in (applied or {each.fault for each in outcomes})]
-    cases = [outcome.case for outcome in outcomes]
-    rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
+    names, rows = CaseNames(outcomes, with_load=True), dict[tuple[str, str], dict[str, FaultOutcome]]()
     for outcome in outcomes:
-        name, server = name_of(outcome.case, cases), outcome.case.server
-        plain_name = f"{in_plain_words(server, outcome.title)}{name.removeprefix(server)}"
-        rows.setdefault((plain_name, name), {})[outcome.fault] = outcome
+        rows.setdefault((names.plain(outcome), names.name(outcome.case)), {})[outcome.fault] = outcome
     columns = [Column("server", is_text=True)]
     for fault in faults:
         (first, _), (second, _) = fault.columns
@@ -92,14 +87,6 @@ def _footnotes(result: Result) -> Iterator[str]:
     yield f"{cores(result)} · Python {', '.join(result.environment.pythons)} · seed {result.seed}"
 
 
-def _facts(result: Result) -> Iterator[tuple[str, str]]:
-    machine = result.environment
-    yield "command", shlex.join(result.command)
-    yield "CPU", f"{machine.cpu_model}, {machine.available_cpus:g} of {machine.cpus} CPUs"
-    yield "system", machine.system
-    yield from ((f"Python {version}", build) for version, build in machine.pythons.items())
-
-
 def _csv_rows(outcomes: Sequence[FaultOutcome]) -> Iterator[list[CsvValue]]:
     """Yield a row for each figure of each cell; the value is empty for a time that was never reached."""
     for outcome in outcomes:
@@ -107,36 +94,33 @@ def _csv_rows(outcomes: Sequence[FaultOutcome]) -> Iterator[list[CsvValue]]:
             yield [outcome.case.server, outcome.fault, name, value, outcome.mark]
 
 
-def _data(result: Result, outcomes: Sequence[FaultOutcome]) -> Mapping[str, Any]:
-    """Return the JSON document, with an object for each server and fault. Programs read its keys."""
-    cells = [
-        {
-            "server": outcome.case.server,
-            "parameters": {**dict(outcome.case.values)},
-            "fault": outcome.fault,
-            "figures": outcome.figures,
-            "mark": outcome.mark or None,
-            "why_not": outcome.failure or outcome.without or None,
-        }
-        for outcome in outcomes
-    ]
-    about = {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
-    return {**about, "cases": [], "cells": cells}
+def _as_data(outcome: FaultOutcome) -> dict[str, object]:
+    """Return the JSON object of a server and fault. Programs read its keys."""
+    return {
+        "server": outcome.case.server,
+        "parameters": dict(outcome.case.values),
+        "fault": outcome.fault,
+        "figures": outcome.figures,
+        "mark": outcome.mark or None,
+        "why_not": outcome.failure or outcome.without or None,
+    }
 
 
 def figures(outcomes: Sequence[FaultOutcome]) -> Iterator[Figure]:
     """Yield a chart for each fault, with the timeline of the first round of each server."""
+    names = CaseNames(outcomes, with_load=True)
     for fault in FAULTS.values():
-        drawn = [incident for outcome in outcomes if outcome.fault == fault.name and (incident := _first(outcome))]
-        if drawn:
-            names = ", ".join(in_plain_words(incident.server, incident.title) for incident in drawn)
+        of_fault = [(each, first) for each in outcomes if each.fault == fault.name and (first := _first(each))]
+        if of_fault:
+            plain_names = ", ".join(names.plain(outcome) for outcome, _ in of_fault)
+            drawn = [(names.brief(outcome), incident) for outcome, incident in of_fault]
             yield Figure(
                 f"drill-{fault.name}",
                 fault.heading,
                 f"{capitalized(fault.description)}. The area is the rate of correct responses; each lane has its own "
                 "scale. Vertical lines are pings: the taller, the slower (full height: 1 s or more, or failed).",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
-                f"{fault.heading}: responses and pings over time for {names}",
+                f"{fault.heading}: responses and pings over time for {plain_names}",
                 on_slide=partial(drill_chart, drawn[:MOST_ON_SLIDE], columns=2),
                 section="Timelines",
             )
@@ -150,89 +134,65 @@ def _first(outcome: FaultOutcome) -> Incident | None:
 
 def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
     """Yield sentences about the servers that survived the faults, are dead, or could not be judged."""
-    yield _survivors(outcomes)
-    yield from _dead_servers(outcomes)
-    replaced = [_name_and_fault(outcome) for outcome in outcomes if _was_replaced(outcome)]
-    if replaced:
-        yield f"Not recovered in time, and replaced before the next fault: {listed(replaced)}."
-    for name, reason in {_name(outcome): outcome.unusable for outcome in outcomes if outcome.unusable}.items():
-        yield f"Not judged: {name}: {reason}."
-    failed = [outcome for outcome in outcomes if outcome.failure and not outcome.unusable]
-    if failed:
-        reasons = "; ".join(f"{_name_and_fault(outcome)}: {outcome.failure}" for outcome in failed)
-        yield f"Could not be measured: {reasons}."
-    for reason in UNDECIDED:
-        if names := [_name_and_fault(outcome) for outcome in outcomes if outcome.without == reason]:
-            yield f"Could not be injected: {listed(names)}: {reason}."
-    for skipped in left_out:
-        name = in_brief(skipped.server, skipped.server, skipped.title)
-        yield f"Not tested: {name}: {skipped.reason}."
+    names = CaseNames(outcomes, with_load=True)
 
+    def with_faults(several: Iterable[FaultOutcome]) -> str:
+        return listed([names.brief(outcome, FAULTS[outcome.fault].heading) for outcome in several])
 
-def _survivors(outcomes: Sequence[FaultOutcome]) -> str:
-    servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
-    faults = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure} - {CONTROL}
-    hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
-    unknown = {outcome.case.server for outcome in outcomes if outcome.failure or outcome.is_undecided}
-    known = {outcome.case.server for outcome in outcomes if outcome.mark}
-    unhurt = [name for name in servers if name in known - unknown - hurt]
-    if len(faults) == 1 and (unhurt or hurt):
-        return _after_one_fault(FAULTS[faults.pop()].heading, unhurt, outcomes)
-    if unhurt:
-        names = with_capital(listed([servers[name] for name in unhurt]), unhurt[0])
-        return f"{names} {'survives' if len(unhurt) == 1 else 'survive'} every fault."
-    if hurt.issuperset(servers):
-        return "No server survives every fault."
-    return "No server is known to survive every fault."
-
-
-def _after_one_fault(heading: str, unhurt: Sequence[str], outcomes: Sequence[FaultOutcome]) -> str:
-    """Describe the outcome of a single fault, such as `worker killed: shop is not degraded; blog is degraded.`"""
-    groups = {
-        "not degraded": {_name(outcome): None for outcome in outcomes if outcome.case.server in unhurt},
-        "degraded": {_name(outcome): None for outcome in outcomes if outcome.mark == HURT},
-    }
-    clauses = [
-        f"{listed(list(names))} {'is' if len(names) == 1 else 'are'} {state}"
-        for state, names in groups.items()
-        if names
-    ]
-    return f"{heading}: {'; '.join(clauses) or 'every tested server is dead'}."
-
-
-def _dead_servers(outcomes: Sequence[FaultOutcome]) -> Iterator[str]:
-    pinged = {
-        each.case.server for each in outcomes if any(PING in incident.requests.sender for incident in each.incidents)
-    }
+    yield _survivors(outcomes, names)
+    pinged = {each.case for each in outcomes if any(PING in incident.requests.sender for incident in each.incidents)}
     for mark, is_pinged, sentence in (
         (HIDDEN, True, "A health check would keep these broken servers in service: {}."),
         (DEAD, True, "Dead, but a health check would detect it: {}."),
         (DEAD, False, "Dead: {}."),
     ):
-        dead = [outcome for outcome in outcomes if outcome.mark == mark]
-        names = [_name_and_fault(outcome) for outcome in dead if (outcome.case.server in pinged) == is_pinged]
-        if names:
-            yield sentence.format(listed(names))
+        if dead := [each for each in outcomes if each.mark == mark and (each.case in pinged) == is_pinged]:
+            yield sentence.format(with_faults(dead))
+    if replaced := [each for each in outcomes if any(one.left_whole is False for one in each.incidents)]:
+        yield f"Not recovered in time, and replaced before the next fault: {with_faults(replaced)}."
+    for name, reason in {names.brief(outcome): outcome.unusable for outcome in outcomes if outcome.unusable}.items():
+        yield f"Not judged: {name}: {reason}."
+    if failed := [outcome for outcome in outcomes if outcome.failure and not outcome.unusable]:
+        yield f"Could not be measured: {'; '.join(f'{with_faults([each])}: {each.failure}' for each in failed)}."
+    for reason in UNDECIDED:
+        if undecided := [outcome for outcome in outcomes if outcome.without == reason]:
+            yield f"Could not be injected: {with_faults(undecided)}: {reason}."
+    for skipped in left_out:
+        yield f"Not tested: {in_brief(skipped.server, skipped.title)}: {skipped.reason}."
 
 
-def _was_replaced(outcome: FaultOutcome) -> bool:
-    return any(incident.left_whole is False for incident in outcome.incidents)
+def _survivors(outcomes: Sequence[FaultOutcome], names: CaseNames) -> str:
+    briefs = {outcome.case: names.brief(outcome) for outcome in outcomes}
+    faults = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure} - {CONTROL}
+    hurt = {outcome.case for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {outcome.case for outcome in outcomes if outcome.failure or outcome.is_undecided}
+    known = {outcome.case for outcome in outcomes if outcome.mark}
+    unhurt = [case for case in briefs if case in known - unknown - hurt]
+    if len(faults) == 1 and (unhurt or hurt):  # such as `worker killed: shop is not degraded; blog is degraded.`
+        degraded = {outcome.case: None for outcome in outcomes if outcome.mark == HURT}
+        clauses = [
+            f"{listed([briefs[case] for case in cases])} {'is' if len(cases) == 1 else 'are'} {state}"
+            for state, cases in (("not degraded", unhurt), ("degraded", list(degraded)))
+            if cases
+        ]
+        return f"{FAULTS[faults.pop()].heading}: {'; '.join(clauses) or 'every tested server is dead'}."
+    if unhurt:
+        text = with_capital(listed([briefs[case] for case in unhurt]), unhurt[0].server)
+        return f"{text} {'survives' if len(unhurt) == 1 else 'survive'} every fault."
+    if hurt.issuperset(briefs):
+        return "No server survives every fault."
+    return "No server is known to survive every fault."
 
 
-def _name(outcome: FaultOutcome, *details: str) -> str:
-    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *details)
+def drill_chart(drawn: Sequence[tuple[str, Incident]], columns: int = 1) -> Chart:
+    """Chart the responses and pings of each incident over time, and the time of the fault as a vertical line.
 
-
-def _name_and_fault(outcome: FaultOutcome) -> str:
-    return _name(outcome, FAULTS[outcome.fault].heading)
-
-
-def drill_chart(incidents: Sequence[Incident], columns: int = 1) -> Chart:
-    """Chart the responses and pings of each incident over time, and the time of the fault as a vertical line."""
-    every = [
-        {"row": _row_name(incident), "at_s": 0.0} for incident in incidents
-    ]  # even one without responses and pings
-    rows = [*every, *(row for incident in incidents for row in (*_responses(incident), *_pings(incident)))]
+    Args:
+        drawn: the name and the incident of each lane.
+    """
+    every = [{"row": name, "at_s": 0.0} for name, _ in drawn]  # even one without responses and pings
+    marks = [(name, mark) for name, incident in drawn for mark in (*_responses(incident), *_pings(incident))]
+    rows = [*every, *({"row": name, **mark} for name, mark in marks)]
     x = quantity("at_s", title="seconds since the fault", axis={"grid": False}, scale={"nice": False})
     y = quantity("share", title=None, axis=None, scale={"domain": [0, 1]})
     bar = {"x": x, "x2": {"field": "to_s"}, "y": y, "y2": {"datum": 0}}
@@ -244,7 +204,7 @@ def drill_chart(incidents: Sequence[Incident], columns: int = 1) -> Chart:
     ]
     return {
         "data": {"values": rows},
-        "facet": kind("row", sort=list(dict.fromkeys(map(_row_name, incidents)))),
+        "facet": kind("row", sort=list(dict.fromkeys(name for name, _ in drawn))),
         "columns": columns,
         "spacing": {"row": 4, "column": 20},
         "spec": {"width": "container", "height": 36, "layer": layers},
@@ -256,8 +216,7 @@ def _responses(incident: Incident) -> Rows:
     bins = Counter(int(ended_s / _BIN_S) for ended_s in answered_at_s(incident))
     starts_s = {number: number * _BIN_S - (incident.fault_at_s or 0.0) for number in bins}
     return [
-        {"row": _row_name(incident), "at_s": starts_s[number], "to_s": starts_s[number] + _BIN_S}
-        | {"share": count / max(bins.values())}
+        {"at_s": starts_s[number], "to_s": starts_s[number] + _BIN_S, "share": count / max(bins.values())}
         for number, count in bins.items()
     ]
 
@@ -265,11 +224,7 @@ def _responses(incident: Incident) -> Rows:
 def _pings(incident: Incident) -> Rows:
     pings = incident.requests.only(PING)
     return [
-        {"row": _row_name(incident), "at_s": due_s - (incident.fault_at_s or 0.0)}
+        {"at_s": due_s - (incident.fault_at_s or 0.0)}
         | {"height": min(1.0, max(0.03, (ended_s - due_s) / _TALLEST_PING_S)) if outcome == CORRECT else 1.0}
         for due_s, ended_s, outcome in zip(pings.due_s, pings.ended_s, pings.outcome, strict=True)
     ]
-
-
-def _row_name(incident: Incident) -> str:
-    return in_brief(incident.server, incident.server, incident.title)

@@ -91,6 +91,10 @@ class Metric:
         """Return what a percentile or maximum is of, for example `ping` for `ping_p99_s`."""
         return self.key.removesuffix("_s").rpartition("_")[0]
 
+    def heading(self, *, of_streams: bool) -> str:
+        """Return the heading of its column."""
+        return (self.of_streams if of_streams else "") or self.column
+
     def measured(self, case: MeasuredCase, estimate: Estimate | None) -> MetricValue | None:
         """Return the value of a case and its interval, or None if the case has no such metric."""
         value, at_least = self.of_case(case, estimate), self.at_least

@@ -122,7 +122,6 @@ class Comparison:
     correction: SpeedCorrection
     evidence: Evidence
     looks: int  # assumed number of times that the ranks are tested
-    noun: str  # what tables call a case: `strategy` or `server`
     load_axes: frozenset[str]
 
     def load(self, summary: Summary) -> Values:
@@ -141,7 +140,7 @@ class Comparison:
 
         def order(summary: Summary) -> tuple[float, ...]:
             ping, load = summary.ping_s, self.load(summary)
-            ping_s = math.inf if ping is None else ping.p99 or ping.max
+            ping_s = math.inf if ping is None else ping.least_p99
             rank = summary.rank or math.inf
             return loads.index(load), summary.verdict == FAILED, rank, ping_s if load in ranked else -summary.rate
 
@@ -206,7 +205,6 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
         correction=correction,
         evidence=evidence,
         looks=looks,
-        noun="strategy" if result.suite is None else "server",
         load_axes=of_load,
     )
 

@@ -42,6 +42,11 @@ class Latency(msgspec.Struct, frozen=True):
     p99_low: float | None = None
     p99_high: float | None = None
 
+    @property
+    def least_p99(self) -> float:
+        """Return the p99 or, if it was not reached, the longest wait, which is a lower bound."""
+        return self.max if self.p99 is None else self.p99
+
 
 class EventTimes(msgspec.Struct, frozen=True):
     """First events of streams, or gaps between events, in seconds; None if a percentile was not reached."""
@@ -49,6 +54,11 @@ class EventTimes(msgspec.Struct, frozen=True):
     p50: float | None
     p99: float | None
     max: float
+
+    @property
+    def least_p99(self) -> float:
+        """Return the p99 or, if it was not reached, the longest wait, which is a lower bound."""
+        return self.max if self.p99 is None else self.p99
 
 
 class Speed(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from under_siege.judge.estimates import (
     Estimate,
@@ -12,7 +11,7 @@ from under_siege.judge.estimates import (
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.scaling_law import Scaling, scaling
 from under_siege.judge.verdict_rules import OK
-from under_siege.record.case import Case, Value, axis
+from under_siege.record.case import Case, Value
 
 FEWEST = 3  # minimum number of points for finding a knee or an increase in ping latency
 NO_NUMBERS = ("task", "path", "python", "keep_alive")
@@ -124,36 +123,3 @@ def knee(rates: Sequence[Estimate]) -> int:
 
 def _pairs(rates: Sequence[Estimate]) -> int:
     return len(rates) * (len(rates) - 1) // 2
-
-
-def told(along: str, value: float) -> str:
-    """Format a value on an axis, such as `4 workers`."""
-    return axis(along).label(int(value) if value == int(value) else f"{value:g}")
-
-
-def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return how throughput changes along the numeric axes, with one JSON object for each `Line`.
-
-    `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
-    between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.
-    `knee` and `scaling` are null if they are unknown.
-    """
-    return [
-        {
-            "along": sweep.along,
-            "server": line.case.server,
-            "values": dict(line.case.without([sweep.along]).values),
-            "numbers": line.numbers,
-            "rates_per_s": [rate.mean for rate in line.rates],
-            "knee": None if line.knee is None else line.numbers[line.knee],
-            "lost": line.lost,
-            "scaling": line.scaling and _law(line.scaling),
-        }
-        for sweep in sweeps(comparison)
-        for line in sweep.lines
-    ]
-
-
-def _law(law: Scaling) -> dict[str, Any]:
-    parts = {name: getattr(law, name)._asdict() for name in ("alone", "contention", "coherency")}
-    return {**parts, "fits": law.fits, "misfit": law.misfit, "peak": law.peak if law.fits else None}

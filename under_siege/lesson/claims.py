@@ -183,7 +183,7 @@ def _sustained_rate(view: ResultView, case: str) -> Figure:
 def _growth(view: ResultView, case: str) -> Figure:
     """Return the p99 response time at the highest offered rate divided by the p99 at the lowest offered rate."""
     capacity = _only("search", case, view.capacities)
-    waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
+    waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.value("response_p99_s"))]
     if len(waits) < 2:
         return Figure("?", doubt=capacity.failure or "too few rates were offered")
     (low, first_s), (high, last_s) = waits[0], waits[-1]

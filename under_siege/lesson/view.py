@@ -24,7 +24,8 @@ from under_siege.lesson.step import LessonProgress, LessonStep, Question, commit
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
-from under_siege.show.case_names import cases_of, in_plain_words, in_words, varying
+from under_siege.show.case_names import CaseNames, in_plain_words, in_words
+from under_siege.show.conditions import facts_of_machine
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
 
@@ -109,7 +110,7 @@ class Answered:
             yield from (replace(table, caption=drill.footnotes) for table in drill.tables)
         if not self._summaries or self.measured is None:
             return
-        axes, rows = varying(cases_of(self._summaries)), []
+        axes, rows = CaseNames(self._summaries).axes, []
         for summary in self._summaries:
             name = ", ".join(filter(None, [_name(summary), in_words(summary.case, axes)]))
             texts = (_text(self.measured, metric, summary) for metric in self.question.columns)
@@ -218,7 +219,7 @@ def _capacity_table(question: Question, measured: ResultView) -> RenderableType:
             missed = {goal.figure.partition("_")[0] for goal in step.missed}
             cells = [formatting.rate(step.per_s), formatting.rate(step.good_per_s)]
             for kind in ("response", "ping"):
-                wait_s = step.percentile_s(kind, 99)
+                wait_s = step.value(f"{kind}_p99_s")
                 wait = "?" if wait_s is None else "never" if wait_s == math.inf else formatting.seconds(wait_s)
                 cells += [wait, f"{_bar(wait_s)}{' ✗' if kind in missed else ''}"]
             table.add_row(*map(Text, cells))
@@ -319,6 +320,4 @@ def _facts(progress: LessonProgress, answers: Sequence[Answered]) -> Iterator[tu
     yield from [("✓", "the claim holds"), ("✗", "the claim does not hold here"), ("?", "the claim is undecided")]
     own = [each.result.environment for each in answers if each.result and progress.completed[each.step.name].result]
     if own:
-        yield "CPU", f"{own[-1].cpu_model}, {own[-1].available_cpus:g} of {own[-1].cpus} CPUs"
-        yield "system", own[-1].system
-        yield from ((f"Python {version}", build) for version, build in own[-1].pythons.items())
+        yield from facts_of_machine(own[-1])

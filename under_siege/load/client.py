@@ -1,6 +1,7 @@
-"""Drive the bench's own client, which can do what some tools can't: users who pause, and requests at a fixed rate."""
+"""Drive the bench's own client, which can do what some tools can't: users who pause or log in, and a fixed rate."""
 
 import base64
+import itertools
 import json
 import sys
 from collections import Counter
@@ -11,14 +12,41 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from under_siege.load.request import CLIENT, Pause, Request, RightAnswer
+from under_siege.load.request import CLIENT, Pause, Request, RightAnswer, SetupRequest
+from under_siege.load.simulated_user import ARRIVING
 from under_siege.load.tool import Driver, LoadSpec
 from under_siege.paths import script
+from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import LARGEST, Outcome, Requests, Sender
 
 COMMAND = [sys.executable, *script("client")]
 AFTER_A_FAILURE_S = 0.1  # pause of a user after a request that was not answered correctly
 _MOST_PROBLEMS = 20  # distinct ones
+_digits = itertools.cycle(range(1, 10))  # distinguish the values of the clients that run at the same time
+SETUP = "setup"  # key of the requests before the load, and of the reason, in the client's report, why one failed
+
+
+def setup_line(setup: Sequence[SetupRequest], url: str, users: int) -> bytes:
+    """Return the line before the order, for users who send requests before the load; the client answers it.
+
+    Args:
+        url: of the server.
+        users: 0 for an open loop.
+    """
+    requests = [{"path": one.path, **_fields(one.request), "status": one.status} for one in setup]
+    line = {SETUP: requests, "url": url, "users": users or ARRIVING, "digit": next(_digits)}
+    return json.dumps(line).encode() + b"\n"
+
+
+def must_be_set_up(report: dict[str, str]) -> None:
+    """Raise CaseFailedError if the client reports that the setup failed, or has exited instead."""
+    if reason := report.get(SETUP, "setup: the client exited"):
+        raise CaseFailedError("setup_failed", reason)
+
+
+def _fields(request: Request) -> dict[str, Any]:
+    body = base64.b64encode(request.body).decode()
+    return {"method": request.method, "headers": request.headers, "body": body}
 
 
 class ClientRow(NamedTuple):
@@ -60,16 +88,7 @@ def order(
         turns: indexes into `requests`, in the order in which they are sent.
     """
     line = {
-        "requests": [
-            {
-                "url": url,
-                "method": request.method,
-                "headers": request.headers,
-                "body": base64.b64encode(request.body).decode(),
-                "right": right.to_json(),
-            }
-            for url, request, right in requests
-        ],
+        "requests": [{"url": url, **_fields(request), "right": right.to_json()} for url, request, right in requests],
         "order": list(turns),
         "begin_s": begin_s,
         "users": users,
@@ -83,6 +102,7 @@ def order(
         "keep_alive": keep_alive,
         "posts_jobs": posts_jobs,
         "is_precise": is_precise,
+        "digit": next(_digits),
     }
     return json.dumps(line).encode() + b"\n"
 
@@ -153,7 +173,7 @@ class Client(Driver):
     version_options = ("-I", "-c", "import aiohttp; print('aiohttp', aiohttp.__version__)")
     version_pattern = r"(aiohttp \d\S*)"
     streams_responses = waits_to_begin = counts_requests = sends_mixes = can_pause = sends_arrivals = True
-    reads_streams = is_own = True
+    reads_streams = varies_requests = is_own = True
     fixed_threads = "one thread"
     least_s = start_s = 0.0
 

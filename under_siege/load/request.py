@@ -20,6 +20,7 @@ STREAMS = (SSE, LINES, CHUNKS)
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a fixed rate, even if earlier requests are unanswered
 ACCEPT_ENCODING = "accept-encoding"
+FORM = "application/x-www-form-urlencoded"
 LONGEST_TIME_S = 86_400.0
 FEWEST_PER_S, MOST_PER_S = 1 / 3600, 10_000.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -202,6 +203,15 @@ class MixedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SetupRequest:
+    """A request that each user sends once before the load, such as a login."""
+
+    path: str
+    request: Request = GET
+    status: int | None = None  # None: any status below 400
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """The requests to send. The number of users is an axis, and therefore not a field."""
 
@@ -224,6 +234,7 @@ class Load:
     script: str = ""  # source code that each user runs instead of requesting the path
     mix: tuple[MixedRequest, ...] = ()  # different requests to send; they replace `path` and `request`
     has_random_order: bool = True  # whether the mix is sent in random order, by weight
+    setup: tuple[SetupRequest, ...] = ()  # what each user sends before the load, in this order
 
     def order(self, seed: int, number: int = 0) -> list[int]:
         """Return the order in which each user repeatedly sends the requests of the mix.

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load.request import CLIENT, GET, Load, Pause, Request, RightAnswer, Stream
+from under_siege.load.fresh_values import names_in_request
+from under_siege.load.request import CLIENT, GET, Load, Pause, Request, RightAnswer, SetupRequest, Stream
 from under_siege.record.record import RequestTotals
 
 
@@ -41,6 +42,7 @@ class LoadSpec:
     rights: tuple[RightAnswer, ...] = ()  # the correct response to each request, for tools that verify responses
     stagger_s: float = 0.0  # users start at random within this time
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
+    setup: tuple[SetupRequest, ...] = ()  # requests of each user before the load
 
     @classmethod
     def of(cls, load: Load, users: int) -> "LoadSpec":
@@ -59,7 +61,14 @@ class LoadSpec:
             options=load.options,
             script=load.script,
             mix=tuple((one.path, one.request) for one in load.mix),
+            setup=load.setup,
         )
+
+    @property
+    def fresh_names(self) -> list[str]:
+        """Return the names of the placeholders whose values differ each time."""
+        sent = self.mix or [(self.url, self.request)]
+        return [name for path, request in sent for name in names_in_request(path, request)]
 
     def due_s(self) -> list[float]:
         """Return when each request of an open loop is due, in seconds since the start (Poisson process)."""
@@ -145,6 +154,7 @@ class Driver:
     sends_mixes = False  # whether the tool can send different requests
     can_pause = False  # whether users can pause between requests
     reads_streams = False  # whether the tool notes when each event of a stream arrives
+    varies_requests = False  # whether users send requests with different values, and those of their setup
     sends_arrivals = False  # whether the tool can send requests at a fixed rate, without waiting for responses
     fixed_threads = ""  # description of the tool's threads, if their number can't be set
     most_users = 1_000_000  # more than any machine supports
@@ -172,6 +182,9 @@ class Driver:
             return f'{self.name} can\'t send requests at a given rate; set tool = "{CLIENT}"'
         if spec.stream and not self.reads_streams:
             return f'{self.name} can\'t read the events of a stream; remove tool, or set tool = "{CLIENT}"'
+        if not self.varies_requests and (spec.setup or spec.fresh_names):
+            what = "send each user's setup" if spec.setup else f"fill in {{{spec.fresh_names[0]}}}"
+            return f'{self.name} can\'t {what}; remove tool, or set tool = "{CLIENT}"'
         if spec.pause and not self.can_pause:
             return f"{self.name} can't pause between requests; use wrk, locust or {CLIENT}"
         if spec.requests is not None and not self.counts_requests:

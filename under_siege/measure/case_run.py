@@ -118,13 +118,13 @@ class CaseRun:
             replay = await self.replays.of(spec)
             if replay and spec.keep_alive:  # fail before the load
                 twice = replace(replay, in_a_row=2)
-                await server.while_alive(verify(http, server.load_url, self.expected, self.record.users, twice))
+                await server.while_alive(verify(http, server, self.expected, self.record.users, twice))
             load_run = LoadRun(self.session.tool, spec, self.record)
             async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
                     asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
-                    return server.explaining(verify(http, server.load_url, self.expected, self.record.users, asked))
+                    return server.explaining(verify(http, server, self.expected, self.record.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
                     waiting = await self._measure_load(server, http, load_run, ask, jobs)
@@ -156,14 +156,15 @@ class CaseRun:
         for rest in parts[1:]:
             await self.count_answers(server, rest)
 
-    async def count_answers(self, server: Server, load: Load) -> int:
-        """Run a load without recording it, and return the number of responses."""
-        unseen = msgspec.structs.replace(
-            self.record, load_began_s=time.monotonic(), bursts=Bursts(), requests=Requests()
-        )
+    async def count_answers(self, server: Server, load: Load, begins: Callable[[], object] = lambda: None) -> int:
+        """Run a load without recording it, and return the number of responses; call `begins` after the setup."""
+        unseen = msgspec.structs.replace(self.record, bursts=Bursts(), requests=Requests())
         length = Length(load.time_s, self.record.users, self.expected)
         warming = LoadRun(self.session.tool, self._spec(server, load, length), unseen)
-        await server.while_alive(warming.drive(length, lambda: None))
+        async with warming.ready():
+            unseen.load_began_s = time.monotonic()
+            begins()
+            await server.while_alive(warming.drive(length, lambda: None))
         return sum((*unseen.bursts.right, *unseen.bursts.wrong_status)) + sum(
             outcome not in (OPEN, LOST, LATE) for outcome in unseen.requests.outcome
         )

@@ -1,6 +1,7 @@
 """Run the bench's own client in a process of its own, for loads that are not part of a siege."""
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -9,7 +10,16 @@ import psutil
 from under_siege.host.helper_process import Helper, helper
 from under_siege.host.managed_process import last_line, until
 from under_siege.host.resource_usage import Wakefulness, used_cpu_s
-from under_siege.load.client import AFTER_A_FAILURE_S, COMMAND, ClientOutput, order
+from under_siege.load.client import (
+    AFTER_A_FAILURE_S,
+    COMMAND,
+    SETUP,
+    ClientOutput,
+    must_be_set_up,
+    order,
+    setup_line,
+)
+from under_siege.load.request import SetupRequest
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import OPEN, Requests
 from under_siege.suite.expected_response import Expectation
@@ -28,13 +38,16 @@ class Generator:
         self.awake = Wakefulness(self._process.pid)
         self._output: ClientOutput | None = None
         self.ready = False
+        self._set_up: dict[str, str] = {}  # what the generator reports after the setup
         self.ended = 0
         self._asked = 0
 
     def take(self, value: Any) -> None:
         """Note what the generator reports."""
         self.ready = True
-        if self._output and (ended := self._output.take(value)) and ended[2] != OPEN:
+        if isinstance(value, dict) and SETUP in value:
+            self._set_up = value
+        elif self._output and (ended := self._output.take(value)) and ended[2] != OPEN:
             self.ended += 1
 
     async def until_ready(self) -> None:
@@ -43,6 +56,21 @@ class Generator:
             raise CaseFailedError(
                 "generator_failed", f"the load generator did not start; {last_line(self._helper.errors.text())}"
             )
+
+    async def set_up(self, setup: Sequence[SetupRequest], url: str, users: int) -> None:
+        """Wait until the generator is ready, and let each user send the requests of its setup to the server at `url`.
+
+        Args:
+            users: 0 for an open loop.
+
+        Raises:
+            CaseFailedError: the generator does not start, or a request fails.
+        """
+        await self.until_ready()
+        if setup:
+            await self._helper.send(setup_line(setup, url, users))
+            await until(lambda: bool(self._set_up) or self._process.ended(), math.inf)
+            must_be_set_up(self._set_up)
 
     async def begin(
         self,
@@ -86,10 +114,9 @@ class Generator:
         await self._helper.send(line)
 
     def sample(self) -> None:
-        """Sample the CPU use of the generator; raise CaseFailedError if it has exited before its last response."""
+        """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
         self.awake.sample()
-        status = self._process.poll()
-        if status is not None and not (status == 0 and self._asked):  # with arrivals, it exits after the last response
+        if self._process.poll() is not None:
             quoted = last_line(self._helper.errors.text())
             raise CaseFailedError("generator_failed", f"the load generator exited; {quoted}")
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 import msgspec
 import psutil
@@ -35,7 +36,7 @@ from under_siege.host.ports import claimed_port
 from under_siege.host.programs import Tool
 from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, used_cpu_s
 from under_siege.load.answer_check import check_interval_s
-from under_siege.load.client import Client, ClientOutput
+from under_siege.load.client import Client, ClientOutput, must_be_set_up, setup_line
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.measure.duration import Length
 from under_siege.paths import script
@@ -139,6 +140,8 @@ class LoadRun:
             try:
                 if driver.waits_to_begin:
                     await _until_ready(process, terminal, driver.name)
+                if self._spec.setup:
+                    await _set_up(process, terminal, self._spec)
                 yield process, terminal
             finally:
                 await process.stop(grace_s=0)
@@ -345,6 +348,17 @@ async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> Non
         await until(lambda: bool(lines) or process.ended(), START_LIMIT_S)
     if not lines or process.ended():
         raise CaseFailedError(tool_failure(name), f"{name} did not start")
+
+
+async def _set_up(process: ManagedProcess, terminal: int, spec: LoadSpec) -> None:
+    """Let the bench's own client send the requests of the setup; raise CaseFailedError if one fails."""
+    assert process.stdin is not None
+    parts, users, lines = urlsplit(spec.url), 0 if spec.arrivals_per_s else spec.users, list[str]()
+    with reading_lines(terminal, lambda line, _: lines.append(line)):
+        process.stdin.write(setup_line(spec.setup, f"{parts.scheme}://{parts.netloc}", users))
+        process.stdin.flush()
+        await until(lambda: bool(lines) or process.ended(), math.inf)
+    must_be_set_up(msgspec.json.decode(lines[0]) if lines else {})
 
 
 def _cpu_s(pid: int) -> float | None:

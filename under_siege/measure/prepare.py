@@ -19,6 +19,7 @@ from under_siege.host.environments import environment_beside, environment_with, 
 from under_siege.host.interpreter import OLDEST_USER_PYTHON, Interpreter, interpreter, packages_of
 from under_siege.host.services import Services
 from under_siege.load.body_rule import ANY, BYTES, FIELDS, JSON, MOST_PATHS, PATTERN, SAME, BodyRule, as_json
+from under_siege.load.fresh_values import differs_by_user, how_to_vary, names_in_request
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.request import CHUNKS, MixedRequest, Stream
 from under_siege.load.streams import (
@@ -54,7 +55,10 @@ from under_siege.suite.server_files import SERVERS
 
 REFERENCE_REQUESTS = 3  # number of requests for each expected response; the shortest duration counts
 LONGEST_REFERENCE_S, GRACE_S = 60.0, 1.0  # timeout of a reference, and how much later an endless stream is given up
-HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream")  # failures that every server would have
+OF_REQUESTS = ("setup_failed", "succeeds_once")  # failures that depend only on the requests, whatever the servers
+# Failures that every server of an application would have:
+HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream", *OF_REQUESTS)
+BUSY = (429, 503)  # statuses of a server that refuses a request only now
 CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
@@ -263,6 +267,8 @@ def _stop_if_hopeless(plan: Plan, case: Case, failures: Sequence[tuple[str, Case
     """
     server, failed = failures[-1]
     if plan.suite.application is None:
+        if failed.code in OF_REQUESTS:
+            raise BadInputError(f"{server}: {failed}")
         return
     if plan.suite.revisions:
         _stop_if_the_base_fails(plan, case, failed)
@@ -291,7 +297,7 @@ def _expectation(
     answers, times_s = answered
     took_s = min(times_s)
     if not plan.suite.has_task:
-        _warn_of_a_cache(plan, case, watcher, times_s)
+        _warn_of_a_cache(plan, case, watcher, wanted, times_s)
     errors = list(map(_error_in, answers)) if wanted.status < ERROR_STATUS else []
     if error := next(filter(None, errors), None):
         share = f" in {len(errors) - errors.count(None)} of {len(errors)} responses" if None in errors else ""
@@ -331,15 +337,17 @@ def _error_in(answer: HttpResponse) -> bytes | None:
     return reported_error(answer.body, answer.headers.get("content-type", ""))
 
 
-def _warn_of_a_cache(plan: Plan, case: Case, watcher: ProgressListener, times_s: Sequence[float]) -> None:
+def _warn_of_a_cache(
+    plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, times_s: Sequence[float]
+) -> None:
     """Warn if the first of several equal requests took much longer than the others."""
     first_s, later_s = times_s[0], max(times_s[1:])
-    if first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
-        remedy = "" if plan.load.stream else "; to vary the requests, use requests_file in a suite"
+    is_same = not names_in_request(wanted.path or plan.load_of(case).path, wanted.request)
+    if is_same and first_s - later_s >= CACHED_S and first_s >= CACHED * later_s:
         watcher.warn(
             f"{case.server} took {formatting.seconds(first_s)} for the first response, and up to "
             f"{formatting.seconds(later_s)} for the next: if a cache answers equal requests, the results are those of "
-            f"the cache{remedy}"
+            "the cache; to vary the requests, put {n} into the path or the body"
         )
 
 
@@ -437,17 +445,20 @@ async def _answers(
     """Return, for each request, its responses and their durations in seconds; raise CaseFailedError for a wrong status.
 
     If the responses decide how they are compared, those in JSON are followed by one more after a second, because they
-    may contain a clock, and by one of another process, which may have another id.
+    may contain a clock, and by one of another process, which may have another id. If users send different requests,
+    the response to another user follows, too.
     """
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
+        await server.while_alive(server.set_up(session))
         found = []
         for one in wanted:
             times, answers = list[float](), list[HttpResponse]()
             for _ in range(REFERENCE_REQUESTS):
                 asked_s = server.age_s()
                 right = answers[0].body if answers else b""
-                answers.append(await server.while_alive(_answer(server, session, one, right)))
+                asking = _answer(plan, server, session, one, right, is_repeated=bool(answers))
+                answers.append(await server.while_alive(asking))
                 times.append(server.age_s() - asked_s)
             found.append((answers, times))
         may_vary = [
@@ -458,17 +469,30 @@ async def _answers(
         if may_vary:
             await server.while_alive(asyncio.sleep(CLOCK_S))
         for one, answers in may_vary:
-            answers.append(await server.while_alive(_answer(server, session, one, answers[0].body)))
+            answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
+        if differs_by_user(plan.load_of(case)):
+            await server.while_alive(server.set_up(session, 2))
+            for one, (answers, _) in zip(wanted, found, strict=True):
+                answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
             await server.while_alive(server.ready(session))
+            await server.while_alive(server.set_up(session))
             for one, answers in may_vary:
-                answers.append(await server.while_alive(_answer(server, session, one, answers[0].body)))
+                answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     return found
 
 
-async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedRequest, right: bytes) -> HttpResponse:
-    """Return a response; `right` is an earlier one, which it may equal."""
+async def _answer(
+    plan: Plan,
+    server: Server,
+    session: aiohttp.ClientSession,
+    wanted: MixedRequest,
+    right: bytes,
+    *,
+    is_repeated: bool = False,
+) -> HttpResponse:
+    """Return a response; `right` is an earlier one, which it may equal. `is_repeated`: the same server has sent it."""
     try:
         async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
             named = wanted if wanted.path else None
@@ -480,7 +504,13 @@ async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedR
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"the request to {server.load_url} was refused: {error.strerror}") from None
     if answer.status != wanted.status:
-        what = f"{server.load_url}{wanted.path.removeprefix('/')} returned {answer.described()}"
+        path = f"{server.load_url}{wanted.path.removeprefix('/')}"
+        what = f"{path} returned {answer.described()}"
+        if is_repeated and answer.status >= 400 and answer.status not in BUSY:
+            request = wanted.request if wanted.path else plan.load.request
+            if "n" not in names_in_request(server.load_url + wanted.path, request):
+                once = f"the same request succeeds only once ({wanted.status}, then {answer.described()})"
+                raise CaseFailedError("succeeds_once", f"{request.method} {path}: {once}; {how_to_vary(request)}")
         remedy = server.remedy(answer, wanted if wanted.path else None)
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
     return answer

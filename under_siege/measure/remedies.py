@@ -42,6 +42,7 @@ class Asked:
     request: Request = GET
     source: Source = Source.APPLICATION
     is_ping: bool = False
+    has_setup: bool = False  # whether requests were sent before, such as a login
     routes: tuple[str, ...] = ()  # of the application, such as `/report` or `POST /orders`; empty: unknown
 
     def option(self, key: str) -> str:
@@ -93,6 +94,8 @@ def _advice(answer: HttpResponse, asked: Asked) -> str:
         return _of_content(answer, asked)
     if status in (404, 405):
         return _of_route(answer, asked)
+    if status == 409 and not asked.is_ping:
+        return 'if an earlier request has created it, put {n} into the path or the body, such as "name": "ann-{n}"'
     return ""
 
 
@@ -131,11 +134,14 @@ def _of_login(answer: HttpResponse, asked: Asked, page: str = "") -> str:
         return f"use {asked.header('Authorization', 'Basic ${CREDENTIALS}')}, the base64 of USER:PASSWORD"
     posts = [route.removeprefix("POST ") for route in asked.routes if route.startswith("POST /")]
     login = page or next(filter(_LOGIN.search, posts), "/login")
+    got = asked.header("Authorization", "Bearer {access_token}")
+    if asked.has_setup:
+        return f"the requests before the load succeeded; send a value that they returned, for example with {got}"
     as_form = asked.setup(f"POST {login} username=ann&password=${{PASSWORD}}")
     if page:
         return f"log in before the load, for example with {as_form}"
     if scheme == "bearer":
-        return f"log in before the load, for example with {as_form} and {asked.header('Authorization', 'Bearer {access_token}')}"
+        return f"log in before the load, for example with {as_form} and {got}"
     user = '{"user": "ann", "password": "${PASSWORD}"}'
     key = asked.header("Authorization", "Bearer ${TOKEN}")
     return f"log in before the load, for example with {asked.setup(f'POST {login} {user}')}, or use {key}"

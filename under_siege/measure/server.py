@@ -45,7 +45,8 @@ from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
 from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
 from under_siege.load.jobs import fetch_job
-from under_siege.load.request import MixedRequest, filled
+from under_siege.load.request import MixedRequest, Request, filled
+from under_siege.load.simulated_user import SimulatedUser
 from under_siege.load.streams import BROKEN, fetch_stream
 from under_siege.measure.plan import Plan
 from under_siege.measure.remedies import Asked, Source, remedy
@@ -89,7 +90,8 @@ class Server:
         self._source = of_options if suite.is_from_options else Source.SUITE
         self.load_url = url + plan.load_of(case).path
         self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
-        self._stream = plan.load.stream
+        self._stream, self.setup = plan.load.stream, plan.load.setup
+        self._user = SimulatedUser()  # who sends the requests of the bench itself
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # timeout for the exit of the server
@@ -239,25 +241,49 @@ class Server:
         because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
+    async def set_up(self, session: aiohttp.ClientSession, number: int = 1) -> None:
+        """Let the bench be the user with this number from now on, and send the requests of its setup.
+
+        Raises:
+            CaseFailedError: a request fails.
+        """
+        user = SimulatedUser(number, has_setup=bool(self.setup))
+        try:
+            await user.set_up(session, self.url, self.setup)
+        except aiohttp.ClientConnectorError as error:
+            raise CaseFailedError("refused", f"setup: the connection was refused: {error.strerror}") from None
+        self._user = user
+
+    def filled(self, url: str, request: Request) -> tuple[str, Request]:
+        """Return a request of the load with a value for each placeholder, as the user of the bench sends it.
+
+        Raises:
+            CaseFailedError: no answer of the setup contains a value.
+        """
+        sent = self._user.filled(url, request)
+        self._user.hide_secrets()
+        return sent
+
     async def send_load_request(
         self, session: aiohttp.ClientSession, limit_s: float, right: bytes = b"", one: MixedRequest | None = None
     ) -> HttpResponse:
         """Send a request of the load and return the response; raise the same errors as `fetch`."""
-        if one is not None:
-            return await fetch(session, self.url + one.path, limit_s, right, one.request)
+        url, request = (self.url + one.path, one.request) if one else (self.load_url, self._load_request)
+        url, request = self.filled(url, request)
         if self._stream:
-            return await fetch_stream(session, self.load_url, limit_s, self._stream, self._load_request)
+            return await fetch_stream(session, url, limit_s, self._stream, request)
         send = fetch_job if self._posts_jobs else fetch
-        return await send(session, self.load_url, limit_s, right, self._load_request)
+        return await send(session, url, limit_s, right, request)
 
     async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
         """Return the response that shows whether the server is ready, or None if only a connection was opened."""
         if self.ping is not None:
             return await fetch(session, self.url + self.ping.path, limit_s, b"", self.ping.request)
-        if self._load_request.may_be_repeated or self._posts_jobs:
+        if not self.setup and (self._load_request.may_be_repeated or self._posts_jobs):
             if self._stream:  # it may be endless
                 first = replace(self._stream, most_events=1)
-                return await fetch_stream(session, self.load_url, limit_s, first, self._load_request)
+                url, request = self.filled(self.load_url, self._load_request)
+                return await fetch_stream(session, url, limit_s, first, request)
             # Once the server listens, it may take as long as one task.
             return await self.send_load_request(session, max(limit_s, LONGEST_TASK_S))
         await must_accept_connections(self.url)
@@ -266,8 +292,8 @@ class Server:
     async def ready(self, session: aiohttp.ClientSession) -> HttpResponse | None:
         """Wait until the server is ready; return the response to the ping or, without a ping, to the load's request.
 
-        A request that must not be repeated, such as a POST, is not sent. The server then counts as ready once it is
-        listening.
+        A request that must not be repeated, such as a POST, or that needs a setup, is not sent. The server then counts
+        as ready once it is listening.
 
         Raises:
             CaseFailedError: there is no correct response in time, or another process answers.
@@ -320,7 +346,8 @@ class Server:
         if is_ping and self.ping is not None:
             path, request = self.ping.path, self.ping.request
         routes = self._application.routes if self._application else ()
-        return remedy(answer, Asked(self.url, path, request, self._source, is_ping=is_ping, routes=routes))
+        asked = Asked(self.url, path, request, self._source, is_ping, bool(self.setup), routes)
+        return remedy(answer, asked)
 
     async def _follow_listener(self) -> None:
         """Find the process that listens if it is outside the process tree of the command: an orphan, such as a daemon.

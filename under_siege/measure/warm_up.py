@@ -39,6 +39,8 @@ MOST_IDLE_EVENTS = 1000  # number of events of the idle server whose times are r
 MOST_VERIFIED = 20  # maximum number of requests of a mix to verify before the load; checks verify the others
 FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
 REQUESTS_ON_A_CONNECTION = 3  # number of requests on one connection, if the tool uses keep-alive
+UNKNOWN_USER = (401, 403)  # statuses for a user who has not logged in
+_LOST_SESSION = ", although the setup succeeded: perhaps another process answered it, and they don't share sessions"
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _LAST_ANSWER = _ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 _END = b"\r\n\r\n"
@@ -183,15 +185,17 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         CaseFailedError: the server is not ready in time, its response is wrong, or its processes count separately.
     """
     pong = await server.while_alive(server.ready(session))
-    record.ready_s = asked_s = server.age_s()
+    record.ready_s = server.age_s()
+    await server.while_alive(server.set_up(session))
+    asked_s = server.age_s()
     count = min(MOST_VERIFIED, len(expected.mix.requests)) if expected.mix else 1
     for _ in range(count):
-        answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
+        answer = await server.while_alive(verify(session, server, expected, record.users))
     record.idle_answer_s = (server.age_s() - asked_s) / count
     _note_what_it_sends(answer, expected, record)
     is_short = record.idle_answer_s <= (SLOWEST_STREAM_S if expected.stream else SLOWEST_ASKED_AGAIN_S)
     if record.round == 1 and not record.has_task and is_short:
-        asked = _encoding_for_browsers(session, server.load_url, expected, record)
+        asked = _encoding_for_browsers(session, server, expected, record)
         record.browser_encoding = await server.while_alive(asked)
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or server_cpus(), {answer.headers.get("x-worker")}
@@ -203,7 +207,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         # first batch and to threads, because a batch for all threads would hold the GIL for seconds.
         at_once = 2 * (wanted if batch and not _are_threads(seen) else few)
         before, began_s = set(seen), server.age_s()
-        requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
+        requests = [verify(session, server, expected, at_once) for _ in range(at_once)]
         answers = await server.while_alive(asyncio.gather(*requests))
         seen |= {answer.headers.get("x-worker") for answer in answers}
         bodies += [answer.body for answer in answers]
@@ -234,7 +238,7 @@ async def _count_together(
     """
     for _ in range(MOST_COUNTING_BATCHES):
         at_once = 4 * processes
-        requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
+        requests = [verify(session, server, expected, at_once) for _ in range(at_once)]
         bodies += [answer.body for answer in await asyncio.gather(*requests)]
         if (number := expected.repeated(bodies)) is not None:
             why = f"as it is, each response has another number, but {processes} processes returned {number} twice"
@@ -257,7 +261,7 @@ def _first_times(answer: StreamResponse, stream: Stream) -> list[float]:
 
 
 async def _encoding_for_browsers(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, record: Record
+    session: aiohttp.ClientSession, server: Server, expected: Expectation, record: Record
 ) -> str | None:
     """Return the encoding of a response to a browser, or None if the request must not be repeated or fails.
 
@@ -266,8 +270,9 @@ async def _encoding_for_browsers(
     is_asked = expected.stream or expected.request.may_be_repeated  # the load opens the same stream many times
     if expected.mix or expected.files or expected.of_a_job or not is_asked:
         return None
-    others = [header for header in expected.request.headers if header[0].lower() != ACCEPT_ENCODING]
-    request = replace(expected.request, headers=(*others, ("Accept-Encoding", BROWSERS)))
+    url, sent = server.filled(server.load_url, expected.request)
+    others = [header for header in sent.headers if header[0].lower() != ACCEPT_ENCODING]
+    request = replace(sent, headers=(*others, ("Accept-Encoding", BROWSERS)))
     try:
         if expected.stream:
             request = replace(request, headers=(*others, ("Accept-Encoding", STREAM_ENCODINGS)))
@@ -304,24 +309,29 @@ def _workers_told(pong: HttpResponse | None) -> int | None:
 
 
 async def verify(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, replay: ReplayedRequest | None = None
+    session: aiohttp.ClientSession,
+    server: Server,
+    expected: Expectation,
+    users: int,
+    replay: ReplayedRequest | None = None,
 ) -> HttpResponse:
     """Send the load's request and return the verified response; with `replay`, send the same bytes as the load tool.
 
     Raises:
         CaseFailedError: the response is wrong or missing.
     """
-    url, expected = expected.for_request(url)
+    url, expected = expected.for_request(server.load_url)
     limit_s = expected.timeout_s(users)
     method = "POST" if expected.of_a_job else expected.request.method
+    sent_url, request = server.filled(url, expected.request)
     try:
         if replay is not None:
-            answer = await replay.ask(url, limit_s, expected.number)
+            answer = await replay.ask(sent_url, limit_s, expected.number)
         elif expected.stream:
-            answer = await fetch_stream(session, url, limit_s, expected.stream, expected.request)
+            answer = await fetch_stream(session, sent_url, limit_s, expected.stream, request)
         else:
             send = fetch_job if expected.of_a_job else fetch
-            answer = await send(session, url, limit_s, expected.answer, expected.request)
+            answer = await send(session, sent_url, limit_s, expected.answer, request)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
@@ -331,7 +341,8 @@ async def verify(
         code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
-        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}")
+        lost = _LOST_SESSION if server.setup and answer.status in UNKNOWN_USER else ""
+        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}{lost}")
     return answer
 
 

@@ -92,9 +92,11 @@ class Profiler:
         folder, load = self._plan.folder_of(case_run.case) or Path(), self._plan.load_of(case_run.case)
         time_s = len(PASSES) * pass_s(self._time_s) + RAMP_UP_S + START_S
         load = replace(load, requests=None, time_s=time_s)
-        began_s = time.monotonic()
-        loading = asyncio.create_task(case_run.count_answers(server, load))
+        began, began_s = asyncio.Event(), time.monotonic()
+        loading = asyncio.create_task(case_run.count_answers(server, load, began.set))
+        waiting = asyncio.create_task(began.wait())
         try:
+            await asyncio.wait([loading, waiting], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(RAMP_UP_S)
             before, server_before_s = psutil.cpu_times(), server.cpu_s() or 0.0
             await sample(server.pid, self._time_s, folder.resolve(), profile)
@@ -103,7 +105,7 @@ class Profiler:
             profile.other_work = min(1.0, max(0.0, others_s / max(1e-9, machine.total_s)))
             profile.answers, profile.load_s = await loading, time.monotonic() - began_s
         finally:
-            await cancel([loading])
+            await cancel([loading, waiting])
         if not load.mix:
             with contextlib.suppress(psutil.NoSuchProcess):
                 command = psutil.Process(server.pid).cmdline()

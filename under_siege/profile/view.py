@@ -28,7 +28,7 @@ from under_siege.profile.hotspots import (
 )
 from under_siege.profile.sampler import Frame
 from under_siege.record.result import Result
-from under_siege.show.case_names import full_name
+from under_siege.show.case_names import CaseNames
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.conditions import began_at, facts, identity
 from under_siege.show.view import Figure, Note, Paragraph, Tone, View
@@ -58,9 +58,9 @@ def view(result: Result) -> View:
 
 def figures(result: Result) -> Iterator[Figure]:
     """Yield a flame graph and the diagnosis of each profile that did not fail. A terminal shows only the diagnosis."""
-    cases = [profile.case for profile in result.profiles]
+    names = CaseNames(result.profiles)
     for number, profile in enumerate(each for each in result.profiles if not each.failure):
-        name, diagnosis = full_name(profile.case, cases), Diagnosis(profile)
+        name, diagnosis = names.full(profile.case), Diagnosis(profile)
         lines = diagnosed(diagnosis)
         yield Figure(
             "profile",
@@ -75,10 +75,10 @@ def figures(result: Result) -> Iterator[Figure]:
 
 
 def _failures(result: Result) -> Iterator[Note]:
-    cases = [profile.case for profile in result.profiles]
+    names = CaseNames(result.profiles)
     for profile in result.profiles:
         if profile.failure:
-            yield Note("failed", full_name(profile.case, cases), f"not profiled: {profile.failure}", Tone.BAD)
+            yield Note("failed", names.full(profile.case), f"not profiled: {profile.failure}", Tone.BAD)
 
 
 # Share of all CPUs; above it, threads that wait for a CPU seem to wait for something else.

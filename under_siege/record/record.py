@@ -91,11 +91,13 @@ FailureCode = Literal[
     "refused",
     "refused_request",
     "service_died",
+    "setup_failed",  # the requests that each user sends before the load
     "siege_failed",
     "siege_memory",
     "stranger",
     "stressor_failed",
     "stressor_memory",
+    "succeeds_once",  # the same request fails when it is repeated
     "unsuitable_container",
     "wrk_failed",
     "wrk_memory",

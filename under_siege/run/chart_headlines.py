@@ -13,7 +13,7 @@ from under_siege.judge.metric import MetricValue
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import OK
-from under_siege.show.case_names import plain_name, with_capital
+from under_siege.show.case_names import CaseNames, with_capital
 
 _MOST_NAMES = 3
 
@@ -34,22 +34,21 @@ def of_throughput(cases: Sequence[Summary]) -> str:
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
-    pinged = [case for case in cases if case.ping_s and case.verdict == OK]
+    pinged = [(case, case.ping_s) for case in cases if case.ping_s and case.verdict == OK]
     if not pinged or task_s is None:
         return "Health-check latency under load"
-    short = [case for case in pinged if case.ping_s and case.ping_s.p99 is not None and case.ping_s.p99 < task_s]
-    longest = max(_ping_s(case) for case in pinged)
+    short = [case for case, ping in pinged if ping.p99 is not None and ping.p99 < task_s]
+    longest = max(ping.least_p99 for _, ping in pinged)
     if not short:
         return f"In every case, pings (p99) take longer than a whole task: up to {formatting.seconds(longest)}"
     if len(short) == len(pinged):
         return f"In every case, pings (p99) take at most {formatting.seconds(longest)}"
-    rest = sorted(_ping_s(case) for case in pinged if case not in short)
-    within = span(sorted(map(_ping_s, short)), formatting.seconds)
-    text = (
-        f"answer{'s' if len(short) == 1 else ''} pings (p99) in {within}, "
-        f"the rest in {span([rest[0], rest[-1]], formatting.seconds)}"
+    within, rest = (
+        span(sorted(ping.least_p99 for case, ping in pinged if (case in short) is is_short), formatting.seconds)
+        for is_short in (True, False)
     )
-    return _said(short, cases, text, "Quick")
+    answer = "answers" if len(short) == 1 else "answer"
+    return _said(short, cases, f"{answer} pings (p99) in {within}, the rest in {rest}", "Quick")
 
 
 def of_streams(cases: Sequence[Summary]) -> str:
@@ -80,9 +79,10 @@ def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> s
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
         return f"No ping of the first round took longer than {formatting.seconds(longest[worst])}"
+    names = CaseNames(cases)
     return (
         f"The longest ping of the first round took {formatting.seconds(longest[worst])} with "
-        f"{plain_name(cases[worst], cases)}, {formatting.seconds(longest[best])} with {plain_name(cases[best], cases)}"
+        f"{names.plain(cases[worst])}, {formatting.seconds(longest[best])} with {names.plain(cases[best])}"
     )
 
 
@@ -111,16 +111,11 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     if not significant:
         return f"No significant CPU time on top of {task}"
     most_s, _, case = max(significant, key=lambda entry: entry[0])
-    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} per response, for a task that takes "
+    name, most = CaseNames(cases).plain(case), f"{formatting.seconds(most_s)} per response, for a task that takes "
     most += formatting.seconds(task_s)
     if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"
     return f"{with_capital(name, case.server)} spends the most CPU time on top of the task: {most}"
-
-
-def _ping_s(case: Summary) -> float:
-    assert case.ping_s is not None
-    return case.ping_s.p99 or case.ping_s.max
 
 
 def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, label: str) -> str:
@@ -131,4 +126,5 @@ def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, l
 
 
 def _names(cases_named: Sequence[Summary], cases: Sequence[Summary]) -> str:
-    return listed([plain_name(case, cases) for case in cases_named])
+    names = CaseNames(cases)
+    return listed([names.plain(case) for case in cases_named])

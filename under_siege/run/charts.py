@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 
 from under_siege import formatting
+from under_siege.judge.estimates import Estimate
 from under_siege.judge.estimators import Waits, together
-from under_siege.judge.metric import MetricValue
+from under_siege.judge.ranking import spent_beside
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.summary import EventTimes, Summary, half_width
+from under_siege.judge.summary import EventTimes, Latency, Summary, half_width
 from under_siege.judge.verdict_rules import OK
-from under_siege.show.case_names import short, with_file
+from under_siege.run.charted_cases import ChartedCases
+from under_siege.show.case_names import CaseNames, short
 from under_siege.show.charts import TIME, Chart, Rows, kind, layer, quantity
 from under_siege.show.columns import with_first_text
 from under_siege.show.view import finite
 
+MOST_STEPS = 600  # maximum number of points of a curve
 GAPS, FIRST = "gaps between events", "first event"
 _ROOM = 1.08  # length of an axis as a multiple of the largest plausible value; longer bars are cut
 _LEAST_S = 0.0005  # shorter times are drawn at this value, because the axis is logarithmic
@@ -26,14 +29,9 @@ _LETTERS = 28  # of a line beside a row
 _CLOSE = (0.07, 0.06)  # points within these shares of the width and height share a label
 
 
-def throughput(cases: Sequence[Summary], ceilings: Sequence[Summary | None] = ()) -> Chart:
-    """Chart the speed-adjusted rate of each case as a bar with an interval, and its ceiling as a band with a line.
-
-    Args:
-        cases: cases with a rate and the same load.
-        ceilings: the ceiling of each case, or None if it is unknown.
-    """
-    ceilings = ceilings or [None] * len(cases)
+def throughput(charted: ChartedCases) -> Chart:
+    """Chart the speed-adjusted rate of each case as a bar with an interval, and its ceiling as a band with a line."""
+    cases, ceilings = charted.cases, charted.ceilings
     most = _most_per_s([*cases, *(each for each in ceilings if each is not None)])
     names = names_of(cases, [_rate_with_margin(case, most) for case in cases], "rate_per_s")
     rows = [
@@ -54,16 +52,19 @@ def throughput(cases: Sequence[Summary], ceilings: Sequence[Summary | None] = ()
     )
 
 
-def pings(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, marks_each: int) -> Chart:
+def pings(charted: ChartedCases, marks_each: int) -> Chart:
     """Chart the distribution of the ping latencies of each case.
 
     Args:
-        cases: cases with the same load.
-        task_s: duration of the task without concurrent requests.
         marks_each: marks per case; each represents an equal share of the pings.
     """
-    names = names_of(cases, list(map(_percentiles, cases)), "ping_p99_s")
-    waited_s = [np.maximum(_LEAST_S, np.concatenate([run.pings.waited_s for run in case])) for case in rounds]
+    names = names_of(
+        charted.cases,
+        [_p50_and_p99(each.ping_s) if each.ping_s else "no pings" for each in charted.cases],
+        "ping_p99_s",
+    )
+    waited_s = [np.maximum(_LEAST_S, np.concatenate([run.pings.waited_s for run in case])) for case in charted.rounds]
+    task_s = charted.alone_s
     found = [(name, values) for name, values in zip(names, waited_s, strict=True) if len(values)]
     shares = (np.arange(marks_each) + 0.5) * 100 / marks_each
     marks = [
@@ -71,10 +72,8 @@ def pings(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: f
     ]
     medians = [{"row": name, "ping_s": float(np.percentile(values, 50))} for name, values in found]
     longest_s = float(max([0.1, task_s or 0.0, *(values.max() for _, values in found)]))
-    powers = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
     title = f"ping latency, logarithmic{f' · dashed: one task, {formatting.seconds(task_s)}' if task_s else ''}"
-    scale = {"type": "log", "domain": [_LEAST_S, longest_s * 2], "nice": False}
-    x = quantity("ping_s", title=title, scale=scale, axis={"orient": "top", "values": powers, "labelExpr": TIME})
+    x = quantity("ping_s", title=title, **_logarithmic(longest_s))
     return in_rows(
         names,
         marks,
@@ -84,35 +83,34 @@ def pings(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: f
     )
 
 
-def cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], *, beside_task: bool) -> Chart:
-    """Chart the CPU time of each case as a bar with an interval.
+def cpu(charted: ChartedCases, task: Estimate | None) -> Chart:
+    """Chart the CPU time of each case as a bar with an interval, without the CPU time of the task if it is known.
 
-    With `beside_task`, bars not significantly above 0 are faint; otherwise, if a case has a star, the others are.
-
-    Args:
-        spent: CPU seconds per response, for each case.
-        beside_task: whether the CPU time of the task itself is subtracted.
+    If it is known, bars not significantly above 0 are faint; otherwise, if a case has a star, the others are.
     """
+    known = [place for place in charted.places if charted.comparison.cases[place].cpu_s_per_transaction is not None]
+    cases = [charted.comparison.cases[place] for place in known]
+    spent = spent_beside(charted.comparison, known, task)
     in_ms = [
         [None if each is None else 1000 * max(0.0, each) for each in (one.value, one.low, one.high)] for one in spent
     ]
     names = names_of(cases, [_cpu_text(*values) for values in in_ms], "cpu_s_per_transaction")
-    strong = [low != 0 for _, low, _ in in_ms] if beside_task else _strong(cases, "cpu_s_per_transaction")
+    strong = [low != 0 for _, low, _ in in_ms] if task else _strong(cases, "cpu_s_per_transaction")
     rows = [
         {"row": name, "value": value, "low": low, "high": high, "is_strong": is_strong}
         for name, (value, low, high), is_strong in zip(names, in_ms, strong, strict=True)
     ]
-    title = f"CPU time per {cases[0].counted.removesuffix('s')}{' on top of the task' if beside_task else ''}, in ms"
+    title = f"CPU time per {cases[0].counted.removesuffix('s')}{' on top of the task' if task else ''}, in ms"
     return in_rows(names, rows, *_bar_and_interval(quantity("value", title=title, axis={"orient": "top"})))
 
 
-def moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, columns: int = 1) -> Chart:
+def moments(charted: ChartedCases, columns: int = 1) -> Chart:
     """Chart responses and pings over time in the first round of each case, all with the same scales.
 
-    A curve with more than `most_steps` steps is thinned.
+    A curve with too many steps is thinned.
     """
-    first = [case[0] for case in rounds]
-    names = names_of(cases, list(map(_rate_and_longest, first)), "rate_per_s", letters=_LETTERS * 2)
+    first, most_steps = [case[0] for case in charted.rounds], int(MOST_STEPS * charted.detail)
+    names = names_of(charted.cases, list(map(_rate_and_longest, first)), "rate_per_s", letters=_LETTERS * 2)
     end_s = max(run.record.load_s or run.record.time_s for run in first)
     most = max([1, *(_by_then(run, end_s)[-1][1] for run in first)])
     longest_s = max([0.001, *(value for run in first for value in run.pings.waited_s.tolist())])
@@ -157,35 +155,37 @@ def _course(name: str, run: Round, end_s: float, most_steps: int) -> Rows:
     ]
 
 
-def memory(cases: Sequence[Summary]) -> Chart:
+def memory(charted: ChartedCases) -> Chart:
     """Chart throughput against memory."""
-    points: Rows = [{"case": case, "x": case.memory_bytes / 1e6} for case in cases if case.memory_bytes]
+    points: Rows = [{"case": case, "x": case.memory_bytes / 1e6} for case in charted.cases if case.memory_bytes]
     scale = {"domain": [0, 1.15 * max((point["x"] for point in points), default=1.0)], "nice": False}
     x = quantity("x", title="← memory in MB: less is better", scale=scale)
     return _scatter(points, x, None, "memory_bytes")
 
 
-def tradeoff(cases: Sequence[Summary], ceiling: Summary | None) -> Chart:
+def tradeoff(charted: ChartedCases) -> Chart:
     """Chart throughput against the 99th percentile of ping latency."""
     points: Rows = [
-        {"case": case, "x": ping.p99 or ping.max, "x_low": ping.p99_low, "x_high": finite(ping.p99_high)}
-        for case in cases
+        {"case": case, "x": ping.least_p99, "x_low": ping.p99_low, "x_high": finite(ping.p99_high)}
+        for case in charted.cases
         if (ping := case.ping_s) is not None
     ]
     edges = [edge for point in points for edge in (point["x"], point["x_low"], point["x_high"]) if edge]
     scale = {"type": "log", "domain": [min(edges, default=0.01) * 0.7, max(edges, default=1.0) * 2], "nice": False}
     axis = {"values": [10.0**power for power in range(-4, 4)], "labelExpr": TIME}
     x = quantity("x", title="← ping p99, logarithmic: less is better", scale=scale, axis=axis)
-    return _scatter(points, x, ceiling, "ping_p99_s")
+    ceilings = {ceiling.case: ceiling for ceiling in charted.ceilings if ceiling is not None}
+    return _scatter(points, x, next(iter(ceilings.values())) if len(ceilings) == 1 else None, "ping_p99_s")
 
 
 def _scatter(points: Rows, x: Chart, ceiling: Summary | None, best: str) -> Chart:
     """Chart throughput against a cost; cases that are best in both get a star."""
     cases = [point.pop("case") for point in points]
-    most, ranked = _most_per_s([*cases, *([ceiling] if ceiling else [])]), any(case.rank == 1 for case in cases)
+    names, ranked = CaseNames(cases), any(case.rank == 1 for case in cases)
+    most = _most_per_s([*cases, *([ceiling] if ceiling else [])])
     for point, case in zip(points, cases, strict=True):
         star = "★ " if case.rank == 1 and best in case.best else ""
-        point |= {"name": f"{star}{_name(case, cases)}", "number": short(case.server), **_rates(case)}
+        point |= {"name": f"{star}{_name(case, names)}", "number": short(case.server), **_rates(case)}
         point |= {"y": min(most, case.rate), "is_strong": case.rank == 1 or not ranked}
     y = quantity(
         "y", title=f"{cases[0].counted} per second →{' · dashed: ceiling' if ceiling else ''}", scale=_up_to(most)
@@ -272,17 +272,17 @@ def _bar_and_interval(x: Chart) -> list[Chart]:
 
 def names_of(cases: Sequence[Summary], figures: Sequence[str], best: str, letters: int = _LETTERS) -> list[str]:
     """Return the lines beside each row: the name, with a star if the case is among the best, and a figure."""
+    names = CaseNames(cases)
     stars = ("★ " if best in case.best else "" for case in cases)
     return [
-        "\n".join([*textwrap.wrap(f"{star}{_name(case, cases)}", letters), figure])
+        "\n".join([*textwrap.wrap(f"{star}{_name(case, names)}", letters), figure])
         for case, figure, star in zip(cases, figures, stars, strict=True)
     ]
 
 
-def _name(case: Summary, cases: Sequence[Summary]) -> str:
+def _name(case: Summary, names: CaseNames) -> str:
     flag = "" if case.verdict == OK else f" ({case.verdict})"
-    name = f"{with_file(case, cases, is_narrow=True)}{flag}"
-    return name.replace(" (", "\N{NO-BREAK SPACE}(")
+    return f"{names.plain_with_number(case)}{flag}".replace(" (", "\N{NO-BREAK SPACE}(")
 
 
 def _strong(cases: Sequence[Summary], best: str) -> list[bool]:
@@ -295,6 +295,13 @@ def _most_per_s(cases: Sequence[Summary]) -> float:
     """Return the end of an axis of rates, on which every `ok` case, ceiling and interval is visible."""
     rates = [rate for case in cases if case.verdict == OK for rate in _rates(case).values() if rate]
     return _ROOM * max(rates, default=1.0)
+
+
+def _logarithmic(longest_s: float) -> dict[str, Any]:
+    """Return the scale and axis of latencies."""
+    powers = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
+    scale = {"type": "log", "domain": [_LEAST_S, longest_s * 2], "nice": False}
+    return {"scale": scale, "axis": {"orient": "top", "values": powers, "labelExpr": TIME}}
 
 
 def _up_to(most: float) -> Chart:
@@ -312,11 +319,9 @@ def _rate_with_margin(case: Summary, most: float) -> str:
     return f"{text}{', off the scale' * (case.rate > most)}"
 
 
-def _percentiles(case: Summary) -> str:
-    if case.ping_s is None:
-        return "no pings"
-    longest = f"> {formatting.seconds(case.ping_s.max)}"
-    p50, p99 = (longest if each is None else formatting.seconds(each) for each in (case.ping_s.p50, case.ping_s.p99))
+def _p50_and_p99(times: Latency | EventTimes) -> str:
+    longest = f"> {formatting.seconds(times.max)}"
+    p50, p99 = (longest if each is None else formatting.seconds(each) for each in (times.p50, times.p99))
     return f"p50 {p50}, p99 {p99}"
 
 
@@ -347,18 +352,22 @@ def _rate_and_longest(run: Round) -> str:
     return f"{formatting.counted(run.completed, 'response')}{rate}; {longest}"
 
 
-def stream_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], marks_each: int) -> Chart:
+def stream_chart(charted: ChartedCases, marks_each: int) -> Chart:
     """Chart the distributions of first events and gaps of each case, which all have streams.
 
     Args:
         marks_each: marks per distribution; each represents an equal share of the events.
     """
-    names = names_of(cases, [_gaps_in_words(case.gap_s) for case in cases], "gap_p99_s")
-    first = with_first_text(FIRST, cases)
+    names = names_of(
+        charted.cases,
+        [f"gap {_p50_and_p99(each.gap_s)}" if each.gap_s else "no gaps" for each in charted.cases],
+        "gap_p99_s",
+    )
+    first = with_first_text(FIRST, charted.cases)
     colours = {GAPS: "var(--line-0)", first: "var(--line-1)"}
     marks: Rows = []
     medians: Rows = []
-    for name, runs in zip(names, rounds, strict=True):
+    for name, runs in zip(names, charted.rounds, strict=True):
         streams = [run.streams for run in runs if run.streams]
         for what, samples in (
             (GAPS, [each.gaps for each in streams]),
@@ -370,10 +379,7 @@ def stream_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], ma
             marks += drawn
             medians += drawn[len(drawn) // 2 : len(drawn) // 2 + 1] if len(drawn) > marks_each // 2 else []
     longest_s = max([0.1, *(float(mark["wait_s"]) for mark in marks)])
-    powers = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
-    scale = {"type": "log", "domain": [_LEAST_S, longest_s * 2], "nice": False}
-    axis = {"orient": "top", "values": powers, "labelExpr": TIME}
-    x = quantity("wait_s", title="waiting time of users, logarithmic", scale=scale, axis=axis)
+    x = quantity("wait_s", title="waiting time of users, logarithmic", **_logarithmic(longest_s))
     colour = kind("kind", scale={"domain": list(colours), "range": list(colours.values())}, legend={"orient": "top"})
     place = {"x": x, "color": colour, "yOffset": kind("kind", scale={"domain": list(colours)})}
     return in_rows(
@@ -388,11 +394,3 @@ def _quantiles(samples: Waits, count: int) -> list[float]:
     """Return evenly spaced quantiles, as far as they were reached."""
     shares = (np.arange(count) + 0.5) * 100 / count
     return [max(_LEAST_S, value) for share in shares if (value := samples.percentile(float(share))) is not None]
-
-
-def _gaps_in_words(gap: EventTimes | None) -> str:
-    if gap is None:
-        return "no gaps"
-    longest = f"> {formatting.seconds(gap.max)}"
-    p50, p99 = (longest if each is None else formatting.seconds(each) for each in (gap.p50, gap.p99))
-    return f"gap p50 {p50}, p99 {p99}"

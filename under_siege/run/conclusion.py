@@ -1,9 +1,10 @@
 """Write the conclusion of a comparison: which case to use, why, and how throughput changes along a numeric axis."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from under_siege import formatting
 from under_siege.formatting import listed
@@ -12,23 +13,13 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import Comparison, is_worse, rank_level
 from under_siege.judge.request_summary import waiting
 from under_siege.judge.round_statistics import alone_wall_s
-from under_siege.judge.summary import EventTimes, Summary, half_width
+from under_siege.judge.summary import EventTimes, Summary
 from under_siege.judge.verdict_rules import GENERATOR, OK, SUSPECT, UNCLEAR, verdict_of
 from under_siege.paths import PROGRAM
-from under_siege.record.case import WORKERS, Case, axis
+from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
-from under_siege.run.shared_limit import shared_limit
-from under_siege.show.case_names import (
-    BRIEF,
-    MOST_NAMES,
-    cases_of,
-    load_in_words,
-    name_of,
-    numbered,
-    varying,
-    without_capital,
-)
-from under_siege.show.columns import with_first_text
+from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
+from under_siege.show.columns import noun, phrase_of, with_first_text
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -80,32 +71,16 @@ class _Candidate:
 
     summary: Summary
     name: str  # as in the table
+    plain: str  # such as `a process pool (4_async_processexecutor)`
+    number: str  # such as `4 with 2 workers`
     measured: dict[str, Estimate | None]
     rate: Estimate
     keeps_pings_short: bool  # whether the ping p99 is shorter than a single task
     kind: str  # as in `Record.kind`
 
     @property
-    def plain(self) -> str:
-        """Return a plain name, followed by the name of the file, such as `a process pool (4_async_processexecutor)`."""
-        words, colon, _ = self.summary.title.partition(":")
-        words = words.removeprefix("In ").removeprefix("On ")
-        if len(words) > BRIEF:
-            words = words.split(",")[0].split(" (")[0].split(" that ")[0]
-        if not colon or words.lower() == self.summary.server.lower():
-            return self.name
-        return f"{without_capital(words)} ({self.name})"
-
-    @property
-    def number(self) -> str:
-        return numbered(self.summary.server, self.name)
-
-    @property
     def ping(self) -> str:
-        ping = self.summary.ping_s
-        if ping is None:
-            return "an unknown time"
-        return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
+        return phrase_of("ping_p99_s", self.summary) if self.summary.ping_s else "an unknown time"
 
     @property
     def changes_code(self) -> bool:
@@ -114,7 +89,7 @@ class _Candidate:
     @property
     def ping_s(self) -> float:
         ping = self.summary.ping_s
-        return math.inf if ping is None else ping.p99 or ping.max
+        return math.inf if ping is None else ping.least_p99
 
     @property
     def memory_bytes(self) -> int:
@@ -141,9 +116,9 @@ class _Candidate:
     def throughput(self) -> str:
         """Return the throughput as text, such as `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         unit = "events/s" if self.summary.has_streams else "trans/s"
-        ceiling, rate = self.summary.of_ceiling, self.summary.rate
+        ceiling = self.summary.of_ceiling
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
-        return f"{formatting.with_margin(formatting.rate(rate), rate, half_width(self.summary))} {unit}{share}"
+        return f"{phrase_of('rate_per_s', self.summary)} {unit}{share}"
 
     @property
     def gaps(self) -> str:
@@ -151,20 +126,15 @@ class _Candidate:
 
     @property
     def longest_wait_s(self) -> float:
-        """Return the sum of the p99 of first events and gaps.
-
-        Streams of a single event have no gaps. A percentile that was not reached counts as the longest wait, which is a
-        lower bound.
-        """
-        times = filter(None, (self.summary.first_event_s, self.summary.gap_s))
-        return sum(each.max if each.p99 is None else each.p99 for each in times)
+        """Return the sum of the p99 of first events and gaps; streams of a single event have no gaps."""
+        return sum(times.least_p99 for times in (self.summary.first_event_s, self.summary.gap_s) if times)
 
 
 class _SameLoad:
     """The cases of one load, from which one is recommended."""
 
     def __init__(self, comparison: Comparison, load: object) -> None:
-        self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
+        self._names, self._noun = CaseNames(comparison.cases), noun_of(comparison)
         indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
         self._summaries = [comparison.cases[index] for index in indices]
         had_one_round = all(summary.rounds == 1 for summary in self._summaries)
@@ -191,7 +161,17 @@ class _SameLoad:
         alone_s, ping = self._alone_s[summary.case.work], summary.ping_s
         is_short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
         kind = comparison.rounds[index][0].record.kind
-        return _Candidate(summary, name_of(summary.case, self._all), measured, rate, is_short, kind)
+        names = self._names
+        return _Candidate(
+            summary,
+            name=names.name(summary.case),
+            plain=names.in_sentence(summary),
+            number=names.numbered(summary.case),
+            measured=measured,
+            rate=rate,
+            keeps_pings_short=is_short,
+            kind=kind,
+        )
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
@@ -203,7 +183,7 @@ class _SameLoad:
         return Answer(chosen.summary.case, headline, self._facts(chosen), [*self._remarks(chosen)])
 
     def one_line(self) -> Answer:
-        load = load_in_words(self._summaries[0].case, self._all)
+        load = self._names.load(self._summaries[0].case)
         chosen = self._chosen()
         if chosen is None:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
@@ -457,9 +437,38 @@ class _SameLoad:
         for summary in self._summaries:
             if summary.verdict != OK:
                 why = f"{summary.verdict}, possibly as fast" if summary in contenders else summary.verdict
-                names.setdefault(why, []).append(numbered(summary.server, name_of(summary.case, self._all)))
+                names.setdefault(why, []).append(self._names.numbered(summary.case))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
+
+
+NONE = "No recommendation by throughput"
+IDLE_CPUS = 0.3  # a server that uses fewer CPUs than this mostly waits
+QUEUED = 2.0  # responses that take this many times as long as without other users wait for each other
+
+
+def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) -> str:
+    """Return a headline that says what limits all servers alike, or an empty string if throughput differs.
+
+    Args:
+        cases: all cases of one load.
+        alone_s: the response time of an idle server, by the work of a case.
+    """
+    if len({case.server for case in cases}) < 2 or any(case.task for case in cases):
+        return ""
+    if any(case.verdict != OK or case.rank != 1 for case in cases):
+        return ""
+    busy = [case.rate * case.cpu_s_per_transaction for case in cases if case.cpu_s_per_transaction]
+    if len(busy) < len(cases) or max(busy) > IDLE_CPUS:
+        return ""
+    share = f"each uses at most {formatting.share(max(busy))} of a CPU"
+    waits = [(case.response_s.p50, alone_s.get(case.case.work)) for case in cases if case.response_s]
+    if waits and all(p50_s and idle_s and p50_s > QUEUED * idle_s for p50_s, idle_s in waits):
+        return f"{NONE}: all servers wait for something they share, such as a database or another service; {share}."
+    values = dict(cases[0].case.values)
+    if paces := [axis(name).label(values[name]) for name in PACES if name in values]:
+        return f"{NONE}: every server keeps up with this load ({paces[0]}); {share}."
+    return f"{NONE}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."
 
 
 def _least(chosen: _Candidate, others: Sequence[_Candidate]) -> str:
@@ -505,10 +514,10 @@ def _p50_and_p99(times: EventTimes) -> str:
 
 def noun_of(comparison: Comparison) -> str:
     """Return the noun for a case: `strategy`, `server` or, if all cases have the same server, `route` or `setting`."""
-    cases = cases_of(comparison.cases)
-    if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
-        return comparison.noun
-    return "route" if "path" in varying(cases) else "setting"
+    servers = [summary.server for summary in comparison.cases]
+    if comparison.result.suite is None or len(set(servers)) > 1 or len(servers) < 2:
+        return noun(comparison.result)
+    return "route" if "path" in CaseNames(comparison.cases).axes else "setting"
 
 
 def _names(names: Sequence[str]) -> str:

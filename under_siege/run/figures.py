@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from under_siege import formatting
 from under_siege.formatting import capitalized
-from under_siege.judge.estimates import Estimate
 from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
-from under_siege.judge.ranking import Comparison, spent_beside, task_cpu_s
-from under_siege.judge.round_statistics import Round, alone_wall_s
+from under_siege.judge.ranking import Comparison, spent_beside
+from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.run import chart_headlines, charts
+from under_siege.run.charted_cases import MOST_ON_SLIDE, ChartedCases
 from under_siege.run.sweep_charts import curves, heat_map
-from under_siege.show.case_names import across, cases_of, full_name, in_words, label
-from under_siege.show.charts import Chart
+from under_siege.show import columns
+from under_siege.show.case_names import CaseNames, in_words
 from under_siege.show.columns import with_first_text
-from under_siege.show.notes import of_siege
+from under_siege.show.conditions import of_siege
 from under_siege.show.view import Figure
 from under_siege.trace import view as trace_view
 
 # If there are more than MOST_SETTINGS loads, only the first two have charts. A chart shows at most MOST_CASES cases.
 MOST_SETTINGS, MOST_CASES = 4, 24
 MOST_ROWS = 15  # with more rows, each row has fewer marks, to limit the size of the page
-MOST_STEPS = 600  # maximum number of points of a curve
-MOST_ON_SLIDE = 12
 _BEST_IN_BOTH = "★ marks cases that are not significantly worse than the best in both metrics."
 _NUMBERS = "The numbers are those of the servers; faint points do not have rank 1."
 _WHY = (
@@ -59,8 +57,8 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
             if comparison.load(case) == load and case.verdict != FAILED and case.rate_per_s
         ][:MOST_CASES]
         if places:
-            field = Field(comparison, places, detail)
-            yield from _in_section(in_words(field.cases[0].case, [name for name, _ in load]), siege_figures(field))
+            charted = ChartedCases(comparison, places, detail)
+            yield from _in_section(in_words(charted.cases[0].case, [name for name, _ in load]), siege_figures(charted))
 
 
 def _outside_terminal(drawn: Iterable[Figure]) -> Iterator[Figure]:
@@ -74,16 +72,16 @@ def _in_section(section: str, drawn: Iterable[Figure]) -> Iterator[Figure]:
 
 def _overview(comparison: Comparison) -> Iterator[Figure]:
     """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
-    cases, noun = comparison.cases, comparison.noun
-    points = cases_of(cases)
-    if across(points):
+    cases, noun = comparison.cases, columns.noun(comparison.result)
+    names = CaseNames(cases)
+    if names.across:
         yield Figure(
             "heatmap",
             f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"How each {noun} performs",
             "Each cell shows requests per second and, below them, the share of the ceiling. Stronger colours mean "
             "larger shares. ★ marks cases that are not significantly slower than the fastest case with the same load.",
             partial(heat_map, cases),
-            "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
+            "Rates: " + ", ".join(f"{names.full(summary.case)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(comparison.result, cases),
         )
     yield from _sweeps(comparison)
@@ -91,23 +89,21 @@ def _overview(comparison: Comparison) -> Iterator[Figure]:
 
 def _sweeps(comparison: Comparison) -> Iterator[Figure]:
     """Yield a chart for each metric, numeric axis, and combination of values on the load's other axes."""
-    points = cases_of(comparison.cases)
+    names = CaseNames(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
-        places = [place for line in sweep.lines for place in line.places]
         what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
+        swept = [comparison.cases[place] for line in sweep.lines for place in line.places]
+        rates = ", ".join(f"{names.full(summary.case)} {_rate(summary)}" for summary in swept)
         for over in METRICS.values():
-            if over.chart_name and any(over.key in comparison.cases[place].metrics for place in places):
-                rates = ", ".join(
-                    f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
-                )
+            if over.chart_name and any(over.key in summary.metrics for summary in swept):
                 yield Figure(
                     f"{over.chart_name}-sweep",
                     with_first_text(_title(over, sweep, what), comparison.cases),
                     with_first_text(_how(over, sweep, comparison), comparison.cases),
-                    partial(curves, comparison, places, sweep.along, over),
+                    partial(curves, comparison, sweep, over),
                     with_first_text(f"{capitalized(over.chart_title)}. Rates: {rates}", comparison.cases),
                     on_page=number < MOST_SETTINGS and over.is_on_page,
-                    conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
+                    conditions=of_siege(comparison.result, swept),
                 )
 
 
@@ -129,64 +125,25 @@ def _rate(case: Summary) -> str:
     return f"{formatting.rate(case.rate)}/s" if case.rate_per_s else case.verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Cases with the same load and a known rate, stored as indices into the comparison."""
-
-    comparison: Comparison
-    places: list[int]
-    detail: float  # share of the marks to draw
-
-    def fastest(self, most: int = MOST_ON_SLIDE) -> Field:
-        """Return a field with only the fastest cases, fastest first."""
-        by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].rate)
-        return Field(self.comparison, by_rate[:most], self.detail)
-
-    @property
-    def cases(self) -> list[Summary]:
-        return [self.comparison.cases[place] for place in self.places]
-
-    @property
-    def rounds(self) -> list[list[Round]]:
-        return [self.comparison.rounds[place] for place in self.places]
-
-    @property
-    def ceilings(self) -> list[Summary | None]:
-        index_of = {id(one): index for index, rounds in enumerate(self.comparison.ceiling_rounds) for one in rounds}
-        indices = [index_of.get(id(rounds[0].ceiling)) for rounds in self.rounds]
-        return [None if index is None else self.comparison.ceilings[index] for index in indices]
-
-    @property
-    def alone_s(self) -> float | None:
-        """Return how long the task takes alone, in seconds, or None if this is unknown or differs between the cases."""
-        works = {summary.case.work for summary in self.cases}
-        return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
-
-    @property
-    def task_cpu(self) -> Estimate | None:
-        works = {summary.case.work for summary in self.cases}
-        return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
+def siege_figures(charted: ChartedCases) -> Iterator[Figure]:
+    conditions = of_siege(charted.comparison.result, charted.cases)
+    yield from (*_work(charted, conditions), *_costs(charted, conditions))
 
 
-def siege_figures(field: Field) -> Iterator[Figure]:
-    conditions = of_siege(field.comparison.result, field.cases)
-    yield from (*_work(field, conditions), *_costs(field, conditions))
-
-
-def _work(field: Field, conditions: str) -> Iterator[Figure]:
-    cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
-    has_ceiling, alone = any(field.ceilings), field.alone_s
-    ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
+def _work(charted: ChartedCases, conditions: str) -> Iterator[Figure]:
+    cases, dots = charted.cases, next(count for count in (100, 50, 20) if count <= 100 * charted.detail or count == 20)
+    has_ceiling, alone = any(charted.ceilings), charted.alone_s
+    ceiling = f" {_CEILING.format(_at_the_ceiling(charted.comparison))}" if has_ceiling else ""
     yield Figure(
         "throughput",
         "Throughput",
         f"Correct {cases[0].counted} per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % "
         f"confidence interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does "
-        f"not make them equal: more rounds may separate them.{_why(field)}",
-        partial(_throughput, field),
+        f"not make them equal: more rounds may separate them.{_why(charted)}",
+        partial(charts.throughput, charted),
         f"{capitalized(cases[0].counted)} per second: " + _each(cases, _rate),
         headline=chart_headlines.of_throughput(cases),
-        on_slide=partial(_throughput, field.fastest()),
+        on_slide=partial(charts.throughput, charted.fastest()),
         conditions=conditions,
     )
     yield Figure(
@@ -195,52 +152,52 @@ def _work(field: Field, conditions: str) -> Iterator[Figure]:
         f"How long a ping to the same server took under load. Each thin line is {100 // dots} % of the pings, and "
         "the dark line is the median. Further left is better. The ticks of the logarithmic axis are at powers of ten. "
         + ("The dashed line shows how long one task takes without a server." if alone else ""),
-        partial(_pings, field, dots),
+        partial(charts.pings, charted, dots),
         "Ping, 99th percentile: "
-        + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
+        + _each(cases, lambda case: formatting.seconds(case.ping_s.least_p99) if case.ping_s else "none"),
         headline=chart_headlines.of_pings(cases, alone),
-        on_slide=partial(_pings, field.fastest(), dots),
+        on_slide=partial(charts.pings, charted.fastest(), dots),
         conditions=conditions,
     )
     if any(case.has_streams for case in cases):
-        yield _streams(field, conditions, dots)
+        yield _streams(charted, conditions, dots)
     if any(case.ping_s for case in cases):
-        yield _tradeoff(field, conditions)
-    yield _moments(field, conditions)
+        yield _tradeoff(charted, conditions)
+    yield _moments(charted, conditions)
 
 
-def _streams(field: Field, conditions: str, dots: int) -> Figure:
+def _streams(charted: ChartedCases, conditions: str, dots: int) -> Figure:
     return Figure(
         "streams",
-        with_first_text("First events and gaps", field.cases),
-        with_first_text("How long users waited for the first event, and between two events.", field.cases)
+        with_first_text("First events and gaps", charted.cases),
+        with_first_text("How long users waited for the first event, and between two events.", charted.cases)
         + f" Each thin line is {100 // dots} % of the events, and the thick line is the median. Further left is "
         "better; a long tail to the right means that streams stutter. If fewer lines are drawn, the load ended before "
         "these events arrived.",
-        partial(_streams_chart, field, dots),
+        partial(charts.stream_chart, charted, dots),
         "Gaps, 99th percentile: "
-        + _each(field.cases, lambda case: formatting.seconds_or(case.gap_s.p99 if case.gap_s else None, "unknown")),
-        headline=chart_headlines.of_streams(field.cases),
-        on_slide=partial(_streams_chart, field.fastest(), dots),
+        + _each(charted.cases, lambda case: formatting.seconds_or(case.gap_s.p99 if case.gap_s else None, "unknown")),
+        headline=chart_headlines.of_streams(charted.cases),
+        on_slide=partial(charts.stream_chart, charted.fastest(), dots),
         conditions=conditions,
     )
 
 
-def _tradeoff(field: Field, conditions: str) -> Figure:
+def _tradeoff(charted: ChartedCases, conditions: str) -> Figure:
     return Figure(
         "tradeoff",
         "Throughput and health-check latency",
         "Further up means more throughput, and further left means shorter pings (p99): the upper left corner is best. "
         f"{_BEST_IN_BOTH} The thin crosses are 95 % confidence intervals. {_NUMBERS}",
-        partial(_tradeoff_chart, field),
-        "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
-        headline=chart_headlines.of_tradeoff(field.cases),
+        partial(charts.tradeoff, charted),
+        "Throughput and pings: " + _each(charted.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
+        headline=chart_headlines.of_tradeoff(charted.cases),
         conditions=conditions,
     )
 
 
-def _moments(field: Field, conditions: str) -> Figure:
-    cases = field.cases
+def _moments(charted: ChartedCases, conditions: str) -> Figure:
+    cases = charted.cases
     return Figure(
         "moments",
         "The course of the siege",
@@ -250,89 +207,64 @@ def _moments(field: Field, conditions: str) -> Figure:
         "At the end, users send no new requests, so the bars get shorter. All rows have the same scales: responses on "
         "the left, pings on the right. A siege lasts longer if responses take longer. The chart shows the first round "
         "without speed adjustment; the table covers all rounds.",
-        partial(_moments_chart, field),
-        "Correct responses in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
-        headline=chart_headlines.of_moments(cases, field.rounds),
-        on_slide=partial(_moments_chart, field.fastest(MOST_ON_SLIDE // 2), columns=2),
+        partial(charts.moments, charted),
+        "Correct responses in the first round: " + _each(cases, lambda case: str(_first(charted, case).completed)),
+        headline=chart_headlines.of_moments(cases, charted.rounds),
+        on_slide=partial(charts.moments, charted.fastest(MOST_ON_SLIDE // 2), columns=2),
         conditions=conditions,
     )
 
 
-def _costs(field: Field, conditions: str) -> Iterator[Figure]:
-    cases, task = field.cases, field.task_cpu
+def _costs(charted: ChartedCases, conditions: str) -> Iterator[Figure]:
+    cases, task, names = charted.cases, charted.task_cpu, CaseNames(charted.cases)
     both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
     star = f" {_BEST_IN_BOTH}" if both else ""
-    spent = spent_beside(field.comparison, field.places, task)
+    spent = spent_beside(charted.comparison, charted.places, task)
     yield Figure(
         "memory",
         "Cost: memory",
         f"Further up means more throughput, and further left means less memory.{star} {_NUMBERS}",
-        partial(charts.memory, cases),
+        partial(charts.memory, charted),
         "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
         headline=chart_headlines.of_memory(cases),
-        on_slide=partial(charts.memory, field.fastest().cases),
+        on_slide=partial(charts.memory, charted.fastest()),
         conditions=conditions,
     )
     beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
     yield Figure(
         "cpu",
         "Cost: CPU time per response",
-        f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
-        "confidence interval. A faint bar is not significantly different from 0. The table shows the CPU time "
+        f"CPU time for each correct response {beside}, speed-adjusted{_by_the_clock(charted)}. The thin line is the "
+        "95 % confidence interval. A faint bar is not significantly different from 0. The table shows the CPU time "
         "including the task, as measured."
         if task
         else "CPU time of the server and all its child processes for each correct response. The thin line is the 95 % "
         "confidence interval.",
-        partial(_cpu, field, task),
+        partial(charts.cpu, charted, task),
         f"CPU time per response {beside}: "
-        + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
+        + ", ".join(
+            f"{names.name(case.case)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)
+        ),
         headline=chart_headlines.of_cpu(cases, spent, task.mean if task else None),
-        on_slide=partial(_cpu, field.fastest(), task),
+        on_slide=partial(charts.cpu, charted.fastest(), task),
         conditions=conditions,
     )
 
 
-def _by_the_clock(field: Field) -> str:
+def _by_the_clock(charted: ChartedCases) -> str:
     """Return a remark on the task's wall-clock time, which other charts show, or an empty string if unknown."""
-    alone_s = field.alone_s
+    alone_s = charted.alone_s
     return f" (the task's wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
 
 
-def _why(field: Field) -> str:
+def _why(charted: ChartedCases) -> str:
     """Return an explanation of the GIL if all strategies ran a task that holds the GIL, on several usable cores."""
-    holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
-    return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
+    holds = {case.task for case in charted.cases} == {"primes"} and charted.comparison.result.suite is None
+    return _WHY if holds and charted.comparison.result.environment.usable_cpus > 1 else ""
 
 
-def _throughput(field: Field) -> Chart:
-    return charts.throughput(field.cases, field.ceilings)
-
-
-def _streams_chart(field: Field, marks: int) -> Chart:
-    return charts.stream_chart(field.cases, field.rounds, marks)
-
-
-def _pings(field: Field, marks: int) -> Chart:
-    return charts.pings(field.cases, field.rounds, field.alone_s, marks)
-
-
-def _tradeoff_chart(field: Field) -> Chart:
-    ceilings = {ceiling.case: ceiling for ceiling in field.ceilings if ceiling is not None}
-    return charts.tradeoff(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None)
-
-
-def _moments_chart(field: Field, columns: int = 1) -> Chart:
-    return charts.moments(field.cases, field.rounds, int(MOST_STEPS * field.detail), columns)
-
-
-def _cpu(field: Field, task: Estimate | None) -> Chart:
-    places = [place for place in field.places if field.comparison.cases[place].cpu_s_per_transaction is not None]
-    cases = [field.comparison.cases[place] for place in places]
-    return charts.cpu(cases, spent_beside(field.comparison, places, task), beside_task=task is not None)
-
-
-def _first(field: Field, case: Summary) -> Round:
-    return field.rounds[field.cases.index(case)][0]
+def _first(charted: ChartedCases, case: Summary) -> Round:
+    return charted.rounds[charted.cases.index(case)][0]
 
 
 def _at_the_ceiling(comparison: Comparison) -> str:
@@ -341,11 +273,12 @@ def _at_the_ceiling(comparison: Comparison) -> str:
 
 
 def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
-    return ", ".join(f"{label(case, cases)} {describe(case)}" for case in cases)
+    names = CaseNames(cases)
+    return ", ".join(f"{names.name(case.case)} {describe(case)}" for case in cases)
 
 
 def _ping(case: Summary) -> str:
-    return formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "no pings"
+    return formatting.seconds(case.ping_s.least_p99) if case.ping_s else "no pings"
 
 
 def _in_ms(value_s: float | None) -> str:

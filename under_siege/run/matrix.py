@@ -10,13 +10,12 @@ from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import INVOCATION
-from under_siege.record.case import Value, axis
-from under_siege.show.case_names import across, at, cases_of, in_words, name_of, told_apart, varying
-from under_siege.show.columns import name_in_table, text_of, with_first_text
+from under_siege.record.case import axis
+from under_siege.show.case_names import CaseNames, Setting, in_words, told_apart, varying
+from under_siege.show.columns import name_in_table, noun, text_of, with_first_text
 from under_siege.show.view import Cell, Column, Medium, Row, Table, Tone, View
 
 WIDEST_HEADING = 24  # maximum number of letters of an axis value in a heading
-Setting = tuple[Value | None, ...]  # the values that define a column, one for each axis
 
 
 def matrix(comparison: Comparison) -> Table:
@@ -24,24 +23,23 @@ def matrix(comparison: Comparison) -> Table:
 
     Cells show the rate and, if known, the share of the ceiling, the p99 of first events and gaps, and the ping p99.
     """
-    cases = cases_of(comparison.cases)
-    axes = across(cases)
-    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
+    names = CaseNames(comparison.cases)
+    axes, settings = names.across, names.settings
     rows: dict[str, list[Summary]] = {}
     for summary in comparison.cases:
-        rows.setdefault(name_of(summary.case, cases, without=axes), []).append(summary)
+        rows.setdefault(names.name(summary.case, without=axes), []).append(summary)
     rows = dict(sorted(rows.items(), key=lambda row: fmean(summary.rank or len(rows) for summary in row[1])))
     for summary in comparison.ceilings:
         rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
-    ceilings = set(map(id, comparison.ceilings))
+    ceilings, table_rows = set(map(id, comparison.ceilings)), []
+    for name, same in rows.items():
+        shown = [next((each for each in same if names.has(each.case, setting)), None) for setting in settings]
+        table_rows.append(Row([Cell(name), *(_rate_and_ping(summary, ceilings) for summary in shown)]))
     return Table(
         "matrix",
         "",
-        [Column(comparison.noun, is_text=True), *map(Column, _headings(axes, settings))],
-        [
-            Row([Cell(name), *(_rate_and_ping(_covering(same, axes, setting), ceilings) for setting in settings)])
-            for name, same in rows.items()
-        ],
+        [Column(noun(comparison.result), is_text=True), *map(Column, _headings(axes, settings))],
+        table_rows,
         caption=[f"{_legend_of_cells(comparison)}; for all figures, use --format markdown, csv or html"],
         gap=2,
         is_spaced=True,
@@ -71,14 +69,6 @@ def _legend_of_cells(comparison: Comparison) -> str:
     if any(case.ping_s for case in [*cases, *ceilings]):
         figures.append("ping p99")
     return f"each cell: {', '.join(figures)}"
-
-
-def _covering(summaries: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
-    """Return the case with these values; a case without a value on an axis appears in each column of the axis."""
-    wanted = dict(zip(axes, setting, strict=True))
-    return next(
-        (summary for summary in summaries if all(summary.case.get(name) in (None, wanted[name]) for name in axes)), None
-    )
 
 
 def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> Cell:

@@ -15,7 +15,7 @@ from under_siege import formatting
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.judge.speed_correction import taken_by_others
-from under_siege.judge.summary import Summary, half_width
+from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.paths import PROGRAM
 from under_siege.profile.diagnosis import Diagnosis
@@ -25,7 +25,8 @@ from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
 from under_siege.run.rate_comparison import BETTER, SAME, WORSE, RateComparison
-from under_siege.show.case_names import cases_of, name_of, without_capital
+from under_siege.show.case_names import CaseNames, without_capital
+from under_siege.show.columns import phrase_of
 from under_siege.show.view import Paragraph
 from under_siege.suite.what_if import AS_IS, PREFIX, PROCESSES, WRAPPER, is_what_if
 
@@ -170,7 +171,7 @@ class RouteConclusion:
     def headline(self, chosen: Summary) -> str:
         """Return the recommendation to move the route."""
         case, count = replace(chosen.case, server=self.route.server), _workers(chosen)
-        server = name_of(case, cases_of(self.comparison.cases), [WORKERS])
+        server = CaseNames(self.comparison.cases).name(case, [WORKERS])
         if chosen.server != PREFIX + PROCESSES:
             return f"Use threads for {self.route.path} ({server})."
         processes = f"{count} {'process' if count == 1 else 'processes'} beside it"
@@ -313,15 +314,11 @@ def _workers(summary: Summary) -> int:
 def _rate(summary: Summary) -> str:
     if not summary.rate_per_s:
         return "unknown"
-    rate = formatting.with_margin(formatting.rate(summary.rate), summary.rate, half_width(summary))
-    return f"{rate} trans/s{'' if summary.verdict == OK else f' ({summary.verdict})'}"
+    return f"{phrase_of('rate_per_s', summary)} trans/s{'' if summary.verdict == OK else f' ({summary.verdict})'}"
 
 
 def _ping(summary: Summary) -> str:
-    ping = summary.ping_s
-    if ping is None:
-        return "unknown"
-    return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
+    return phrase_of("ping_p99_s", summary)
 
 
 def _time(seconds: float) -> str:

@@ -7,10 +7,10 @@ from under_siege import formatting
 from under_siege.judge.metric import Metric
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.summary import Summary
-from under_siege.judge.sweep import number
+from under_siege.judge.sweep import Sweep
 from under_siege.judge.verdict_rules import FAILED, OK
-from under_siege.record.case import Value, axis
-from under_siege.show.case_names import across, at, cases_of, in_plain_words, label, name_of, with_name
+from under_siege.record.case import axis
+from under_siege.show.case_names import CaseNames, in_plain_words, short
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.columns import with_first_text
 
@@ -18,13 +18,14 @@ _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.
 _WIDE_RANGE = 16  # an axis is logarithmic if its largest value is at least this multiple of its smallest
 
 
-def curves(comparison: Comparison, places: Sequence[int], along: str, over: Metric) -> Chart:
-    """Chart the metric `over` of the cases at `places` along a numeric axis, as one curve for each strategy."""
-    rows = _rows(comparison, places, along, over)
+def curves(comparison: Comparison, sweep: Sweep, over: Metric) -> Chart:
+    """Chart the metric `over` along the numeric axis of a sweep, as one curve for each strategy."""
+    rows, along = _rows(comparison, sweep, over), sweep.along
     ceilings = [
-        {"along": number(case.case.get(along)), "value": case.ceiling_per_s}
-        for case in (comparison.cases[place] for place in places)
-        if over.key == "rate_per_s" and case.verdict == OK and case.ceiling_per_s
+        {"along": at, "value": comparison.cases[place].ceiling_per_s}
+        for line in sweep.lines
+        for at, place in zip(line.numbers, line.places, strict=True)
+        if over.key == "rate_per_s" and comparison.cases[place].ceiling_per_s
     ]
     values = sorted({row["along"] for row in rows})
     is_wide = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
@@ -51,39 +52,37 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Metr
     }
 
 
-def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Metric) -> Rows:
-    """Return a row with the metric and its interval for each `ok` case."""
+def _rows(comparison: Comparison, sweep: Sweep, over: Metric) -> Rows:
+    """Return a row with the metric and its interval for each case of the sweep."""
     rows: Rows = []
-    cases, factor = cases_of(comparison.cases), over.unit.chart_factor
-    for place in places:
-        case, at = comparison.cases[place], number(comparison.cases[place].case.get(along))
-        found = case.metrics.get(over.key) if case.verdict == OK and at is not None else None
-        if found is not None and found.value:
-            low, high = (None, None) if found.interval is None or math.isinf(found.interval[1]) else found.interval
-            values = {"value": found.value, "low": low, "high": high}
-            scaled = {name: None if value is None else value * factor for name, value in values.items()}
-            rows.append({"along": at, "name": name_of(case.case, cases, without=[along]), **scaled})
+    names, factor = CaseNames(comparison.cases), over.unit.chart_factor
+    for line in sweep.lines:
+        name = names.name(line.case, without=[sweep.along])
+        for at, place in zip(line.numbers, line.places, strict=True):
+            found = comparison.cases[place].metrics.get(over.key)
+            if found is not None and found.value:
+                low, high = (None, None) if found.interval is None or math.isinf(found.interval[1]) else found.interval
+                values = {"value": found.value, "low": low, "high": high}
+                scaled = {name: None if value is None else value * factor for name, value in values.items()}
+                rows.append({"along": at, "name": name, **scaled})
     return rows
 
 
 def heat_map(cases: Sequence[Summary]) -> Chart:
     """Chart a cell for each case with its rate and its share of the ceiling; larger shares have stronger colours."""
-    axes = across(cases_of(cases))
-    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
+    names = CaseNames(cases)
+    headings = {
+        setting: "\n".join(axis(name).label(value or "") for name, value in zip(names.across, setting, strict=True))
+        for setting in names.settings
+    }
     rows = [
-        {
-            "name": _name(case, cases, axes),
-            "setting": _heading(axes, setting),
-            "text": _text(case),
-            "share": _share(case),
-        }
+        {"name": _name(case, names), "setting": heading, "text": _text(case), "share": _share(case)}
         for case in cases
-        for setting in settings
-        # A case without a value on an axis appears under all values.
-        if all(value in (None, wanted) for value, wanted in zip(at(case.case, axes), setting, strict=True))
+        for setting, heading in headings.items()
+        if names.has(case.case, setting)
     ]
     columns = {"style": "columns", "orient": "top"}
-    x = kind("setting", title=None, sort=[_heading(axes, setting) for setting in settings], axis=columns)
+    x = kind("setting", title=None, sort=list(headings.values()), axis=columns)
     y = kind("name", title=None, sort=None, axis={"style": "rows"})
     opacity = quantity("share", scale={"domain": [0, 1], "range": [0.05, 0.55], "round": False}, legend=None)
     return {
@@ -97,18 +96,9 @@ def heat_map(cases: Sequence[Summary]) -> Chart:
     }
 
 
-def _heading(axes: Sequence[str], setting: Sequence[Value | None]) -> str:
-    """Return the heading of a column, with a line for each value."""
-    return "\n".join(axis(name).label(value) for name, value in zip(axes, setting, strict=True) if value is not None)
-
-
-def _name(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
-    name, plain = label(case, cases, without=axes), in_plain_words(case.server, case.title)
-    return (
-        name
-        if plain == case.server
-        else f"{with_name(plain, case.server, is_narrow=True)}{name.removeprefix(case.server)}"
-    )
+def _name(case: Summary, names: CaseNames) -> str:
+    name, plain = names.name(case.case, without=names.across), in_plain_words(case.server, case.title)
+    return name if plain == case.server else f"{plain} ({short(case.server)}){name.removeprefix(case.server)}"
 
 
 def _text(case: Summary) -> str:

@@ -1,13 +1,15 @@
-"""Describe how throughput and pings change along a numeric axis."""
+"""Describe how throughput and pings change along a numeric axis, in sentences and for JSON."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from under_siege import formatting
 from under_siege.formatting import listed
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.scaling_law import Part, Scaling
-from under_siege.judge.sweep import Line, Sweep, sweeps, told
-from under_siege.show.case_names import MOST_NAMES, cases_of, in_words, name_of
+from under_siege.judge.sweep import Line, Sweep, sweeps
+from under_siege.record.case import axis
+from under_siege.show.case_names import MOST_NAMES, CaseNames, in_words
 
 
 def sweep_sentences(comparison: Comparison) -> Iterator[str]:
@@ -20,8 +22,8 @@ def sweep_sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
-    cases = cases_of(comparison.cases)
-    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
+    names = CaseNames(comparison.cases)
+    named = [(line, names.name(line.case, without=[sweep.along])) for line in sweep.lines]
     if knees := "; ".join(_knees(named, sweep.along)):
         yield f"{knees}."
     for line, name in named:
@@ -38,20 +40,20 @@ def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
             rates = formatting.span(
                 sorted(line.rates[line.knee or 0].mean for line, _ in ended), lambda rate: f"{formatting.rate(rate)}/s"
             )
-            yield f"throughput of {names} does not grow beyond {told(along, at)} ({rates})"
+            yield f"throughput of {names} does not grow beyond {_told(along, at)} ({rates})"
         if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
             names = listed(going, MOST_NAMES)
-            yield f"throughput of {names} still grows at {told(along, at)}, the end of the measured range"
+            yield f"throughput of {names} still grows at {_told(along, at)}, the end of the measured range"
 
 
 def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
     if line.lost:
-        yield f"At {told(along, line.numbers[-1])}, throughput of {name} has fallen by {formatting.share(line.lost)}."
+        yield f"At {_told(along, line.numbers[-1])}, throughput of {name} has fallen by {formatting.share(line.lost)}."
     grown = line.pings_grow
     if grown is not None and line.pings is not None:
         first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
         values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
-        yield f"From {told(along, line.numbers[grown])} on, pings to {name} get slower (p99: {values})."
+        yield f"From {_told(along, line.numbers[grown])} on, pings to {name} get slower (p99: {values})."
 
 
 def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
@@ -78,3 +80,36 @@ def _peak(law: Scaling, along: str, last: float) -> str:
 def _part(part: Part) -> str:
     value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
     return f"{value} ({low} to {high})"
+
+
+def _told(along: str, value: float) -> str:
+    """Format a value on an axis, such as `4 workers`."""
+    return axis(along).label(int(value) if value == int(value) else f"{value:g}")
+
+
+def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return how throughput changes along the numeric axes, with one JSON object for each `Line`.
+
+    `knee` is the number beyond which throughput does not increase. `lost` is the fraction of throughput lost
+    between the knee and the last number. `scaling` is the Universal Scalability Law, fitted to five or more points.
+    `knee` and `scaling` are null if they are unknown.
+    """
+    return [
+        {
+            "along": sweep.along,
+            "server": line.case.server,
+            "values": dict(line.case.without([sweep.along]).values),
+            "numbers": line.numbers,
+            "rates_per_s": [rate.mean for rate in line.rates],
+            "knee": None if line.knee is None else line.numbers[line.knee],
+            "lost": line.lost,
+            "scaling": line.scaling and _law(line.scaling),
+        }
+        for sweep in sweeps(comparison)
+        for line in sweep.lines
+    ]
+
+
+def _law(law: Scaling) -> dict[str, Any]:
+    parts = {name: getattr(law, name)._asdict() for name in ("alone", "contention", "coherency")}
+    return {**parts, "fits": law.fits, "misfit": law.misfit, "peak": law.peak if law.fits else None}

@@ -13,7 +13,6 @@ from under_siege.judge.ranking import Comparison, summarize
 from under_siege.judge.requirement_check import Judged, exit_code_of, judged
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
-from under_siege.judge.sweep import sweeps_as_data
 from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
 from under_siege.profile import view as profile
 from under_siege.record.case import Case
@@ -22,9 +21,9 @@ from under_siege.run.conclusion import Answer, answers
 from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
 from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, route_as_data, with_route
-from under_siege.run.sweep_conclusion import sweep_sentences
+from under_siege.run.sweep_conclusion import sweep_sentences, sweeps_as_data
 from under_siege.show import columns
-from under_siege.show.case_names import across, at, cases_of, columned, in_plain_words, name_of, told_apart, with_name
+from under_siege.show.case_names import CaseNames, at, in_plain_words, told_apart, with_file
 from under_siege.show.conditions import began_at, facts, identity, interruption
 from under_siege.show.notes import flags, footnote, load_tool_share, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
@@ -121,7 +120,7 @@ def _headline(comparison: Comparison, found: Sequence[Answer]) -> Iterator[Parag
 
 def _tables(comparison: Comparison, recommended: Collection[Case]) -> Iterator[Table]:
     """Yield a table of all cases; in a terminal, a matrix replaces it if the cases differ in their load."""
-    is_matrix = bool(across(cases_of(comparison.cases)))
+    is_matrix = bool(CaseNames(comparison.cases).across)
     if is_matrix:
         yield matrix(comparison)
     yield comparison_table(comparison, recommended, {Medium.DOCUMENT, Medium.PAGE} if is_matrix else tuple(Medium))
@@ -131,7 +130,7 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
     """Return a table with a row for each case and ceiling. Only pages have rows for failed cases."""
     shown = comparison.by_rank()
     sound = [summary for summary in shown if summary.verdict != FAILED]
-    axes = columned(cases_of(comparison.cases))
+    axes = [name for name in CaseNames(comparison.cases).axes if name != "workers"]  # `workers` is a metric, too
     metrics = columns.columns_for(sound)
     shorts = {
         name: told_apart((str(value) for one in sound if (value := one.case.get(name))), WIDEST_VALUE) for name in axes
@@ -147,37 +146,29 @@ def comparison_table(comparison: Comparison, recommended: Collection[Case], medi
         figures_of_case = [Cell() if is_failed else each.cell(summary) for each in metrics]
         cells = [Cell(rank), _name(summary, comparison), *values, *figures_of_case]
         rows.append(_row(summary, cells, comparison, is_main=summary.case in recommended))
-    names = [Column(name, is_text=True) for name in ("rank", comparison.noun, *axes)]
+    names = [Column(name, is_text=True) for name in ("rank", columns.noun(comparison.result), *axes)]
     numbers = [each.column for each in metrics]
     return Table("comparison", "The comparison", [*names, *numbers], rows, header=1, media=media)
 
 
 def _requests(comparison: Comparison) -> Iterator[Table]:
     """Yield a table of the different requests of each case, if there are any."""
-    cases = cases_of(comparison.cases)
-    rows = [
-        Row(
-            [
-                Cell(name_of(summary.case, cases)),
-                Cell(request.name),
-                Cell(formatting.share(request.share_pct / 100)),
-                Cell(_availability(request.availability_pct)),
-                Cell(formatting.seconds_or(request.response_s.p50, "")),
-                Cell(formatting.seconds_or(request.response_s.p99, "")),
-                Cell(f"{request.mean_bytes:,.0f}"),
-            ]
-        )
-        for summary in comparison.by_rank()
-        for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0))
-    ]
+    names, rows = CaseNames(comparison.cases), []
+    known: dict[str, float | None] = {}
+    for summary in comparison.by_rank():
+        for request in sorted(summary.requests, key=lambda request: -(request.response_s.p50 or 0.0)):
+            known = {
+                "availability_pct": request.availability_pct,
+                "response_p50_s": request.response_s.p50,
+                "response_p99_s": request.response_s.p99,
+            }
+            texts = [names.name(summary.case), request.name, formatting.share(request.share_pct / 100)]
+            texts += ["" if value is None else METRICS[key].unit.text(value) for key, value in known.items()]
+            rows.append(Row(list(map(Cell, [*texts, f"{request.mean_bytes:,.0f}"]))))
     if rows:
-        names = ("availability", "response p50", "response p99", "mean bytes")
-        texts = [Column(name, is_text=True) for name in (comparison.noun, "request")]
-        yield Table("requests", "The requests", [*texts, Column("share"), *map(Column, names)], rows, header=1)
-
-
-def _availability(value: float | None) -> str:
-    return "" if value is None else METRICS["availability_pct"].unit.text(value)
+        headings = [Column(name, is_text=True) for name in (columns.noun(comparison.result), "request")]
+        headings += map(Column, ("share", *(METRICS[key].column for key in known), "mean bytes"))
+        yield Table("requests", "The requests", headings, rows, header=1)
 
 
 def _row(summary: Summary, cells: Sequence[Cell], comparison: Comparison, *, is_main: bool) -> Row:
@@ -207,10 +198,7 @@ def _flags(comparison: Comparison) -> Iterator[Note]:
 
 def _notes(comparison: Comparison) -> Iterator[Note]:
     """Yield all notes; on a page, servers that have no row in the table get names in plain words, too."""
-    plain = {
-        case.server: with_name(in_plain_words(case.server, case.title), case.server)
-        for case in comparison.result.left_out
-    }
+    plain = {each.server: with_file(each.server, each.title) for each in comparison.result.left_out}
     for names, text in (*notes_on(comparison), *notes(comparison)):
         yield Note("note", names, text, title=", ".join(plain.get(name, name) for name in names.split(", ")))
 

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from typing import Protocol
 
 from under_siege.formatting import capitalized
-from under_siege.judge.summary import Summary
 from under_siege.record.case import Case, Value, axis, load_axes
 
 MOST_NAMES = 6  # maximum number of names in a sentence
@@ -13,6 +14,117 @@ _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
 # The part of a title before the colon is used as a name unless it has more than LONGEST_PLAIN letters. If it has more
 # than BRIEF letters, it is cut.
 LONGEST_PLAIN, BRIEF = 70, 30
+Setting = tuple[Value | None, ...]  # the values that define a column of a matrix, one for each axis
+
+
+class HasCase(Protocol):
+    """A value that belongs to a case, such as a summary, a trace or a profile."""
+
+    @property
+    def case(self) -> Case: ...
+
+
+class Titled(HasCase, Protocol):
+    """A value that belongs to a case, and has the title of its server."""
+
+    @property
+    def title(self) -> str: ...
+
+
+class CaseNames:
+    """The names of cases that are shown together, and the axes that distinguish the cases."""
+
+    def __init__(self, shown: Iterable[HasCase], *, with_load: bool = False) -> None:
+        """Find the axes that distinguish the cases.
+
+        Args:
+            with_load: whether names end with the values that distinguish the load, such as `(digest, 5 users)`.
+        """
+        self.cases = [each.case for each in shown]
+        self.axes = varying(self.cases)
+        self._of_load, self._with_load = load_axes(self.cases), with_load
+
+    @cached_property
+    def across(self) -> list[str]:
+        """Return the axes whose values form the columns of a matrix.
+
+        These are the axes of the load on which the cases differ. If there are none, the other axis with the fewest
+        values is used on which most cases have a value. If the cases differ only on that axis, there are no columns,
+        and each value gets a row.
+        """
+        if columns := [name for name in self.axes if name in self._of_load]:
+            return columns
+        values = {name: [value for case in self.cases if (value := case.get(name)) is not None] for name in self.axes}
+        common = [name for name in reversed(self.axes) if len(values[name]) > len(self.cases) / 2]
+        return [min(common, key=lambda name: len(set(values[name])))] if common and len(values) > 1 else []
+
+    @property
+    def settings(self) -> list[Setting]:
+        """Return the columns of a matrix: the values on the axes `across`, in each combination that was measured."""
+        found = (at(case, self.across) for case in self.cases)
+        return list(dict.fromkeys(setting for setting in found if None not in setting))
+
+    def has(self, case: Case, setting: Setting) -> bool:
+        """Return whether a column shows the case; a case without a value on an axis appears in each of its columns."""
+        return all(value in (None, wanted) for value, wanted in zip(at(case, self.across), setting, strict=True))
+
+    def name(self, case: Case, without: Collection[str] = ()) -> str:
+        """Return a name such as `2_async on 3.14.0 with 4 workers`: the server, and the values of the case.
+
+        If all cases have the same server but different paths, the path replaces the server.
+
+        Args:
+            without: axes whose values are left out; the axes of the load are only shown at the end, if at all.
+        """
+        axes = [axis(name) for name in self.axes if name not in (*without, *self._of_load)]
+        values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
+        has_path = bool(axes) and axes[0].name == "path" and len({beside.server for beside in self.cases}) == 1
+        name = " ".join([str(case.get("path")), *values[1:]] if has_path else [case.server, *values])
+        name = name.replace("workers with", "workers and").replace("worker with", "worker and")
+        load = self.load(case) if self._with_load else ""
+        return f"{name} ({load})" if load else name
+
+    def full(self, case: Case) -> str:
+        """Return the server and every value that distinguishes the case, such as `2_async (digest, 5 users)`."""
+        values = in_words(case, self.axes)
+        return f"{case.server} ({values})" if values else case.server
+
+    def load(self, case: Case) -> str:
+        """Return the values that distinguish the case's load from other loads, such as `digest, 5 users`."""
+        return in_words(case, [name for name in self.axes if name in self._of_load])
+
+    def numbered(self, case: Case) -> str:
+        """Return the name with its server shortened to a number, if the server has a number."""
+        number, name = short(case.server), self.name(case)
+        return number + name.removeprefix(case.server) if number.isdecimal() else name
+
+    def plain(self, one: Titled) -> str:
+        """Return the plain name with the values that distinguish the case, such as `process pool with 4 workers`."""
+        server, name = one.case.server, self.name(one.case)
+        return in_plain_words(server, one.title) + name.removeprefix(server) if name.startswith(server) else name
+
+    def plain_with_number(self, one: Titled) -> str:
+        """Return the plain name and the short name of the server, such as `process pool with 4 workers (4)`."""
+        plain = self.plain(one)
+        return plain if plain == self.name(one.case) else f"{plain} ({short(one.case.server)})"
+
+    def brief(self, one: Titled, *details: str) -> str:
+        """Return the plain name, the number with the values of the case, and details, as in `in_brief`.
+
+        A path that follows from the server is left out.
+        """
+        paths = {(case.server, case.get("path")) for case in self.cases}
+        redundant = ["path"] if len(paths) == len({case.server for case in self.cases}) else []
+        return in_brief(one.case.server, one.title, *details, name=self.name(one.case, redundant))
+
+    def in_sentence(self, one: Titled) -> str:
+        """Return a name with an article, and the name in tables, such as `a process pool (4_async_processexecutor)`."""
+        what, colon, _ = one.title.partition(":")
+        what = what.removeprefix("In ").removeprefix("On ")
+        if len(what) > BRIEF:
+            what = re.split(r",| \(| that ", what)[0]
+        name = self.name(one.case)
+        return name if not colon or what.lower() == one.case.server.lower() else f"{without_capital(what)} ({name})"
 
 
 def varying(cases: Sequence[Case]) -> list[str]:
@@ -22,65 +134,14 @@ def varying(cases: Sequence[Case]) -> list[str]:
     return [name for name, values in seen.items() if len(values) > 1]
 
 
-def columned(cases: Sequence[Case]) -> list[str]:
-    """Return the axes on which the cases differ, except `workers`, which is already one of `COLUMNS`."""
-    return [name for name in varying(cases) if name != "workers"]
+def labels(case: Case, names: Iterable[str]) -> list[str]:
+    """Return the labels of the case's values on these axes, such as `digest` and `5 users`."""
+    return [axis(name).label(value) for name in names if (value := case.get(name)) is not None]
 
 
-def across(cases: Sequence[Case]) -> list[str]:
-    """Return the axes whose values form the columns of a matrix.
-
-    These are the axes of the load on which the cases differ. If there are none, the other axis with the fewest values
-    is used on which most cases have a value. If the cases differ only on that axis, there are no columns, and each
-    value gets a row.
-    """
-    differing, of_load = varying(cases), load_axes(cases)
-    if columns := [name for name in differing if name in of_load]:
-        return columns
-    values = {name: [value for case in cases if (value := case.get(name)) is not None] for name in reversed(differing)}
-    common = [name for name in values if len(values[name]) > len(cases) / 2]
-    return [min(common, key=lambda name: len(set(values[name])))] if common and len(values) > 1 else []
-
-
-def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
-    """Return a name such as `2_async on 3.14.0 with 4 workers`: the server, and the values that distinguish the case.
-
-    If all cases have the same server but different paths, the path replaces the server.
-
-    Args:
-        without: axes whose values are left out, in addition to the axes of the load.
-    """
-    axes = [axis(name) for name in varying(cases) if name not in (*without, *load_axes(cases))]
-    values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
-    if axes and axes[0].name == "path" and len({beside.server for beside in cases}) == 1:
-        return " ".join([str(case.get("path")), *values[1:]])
-    return " ".join([case.server, *values]).replace("workers with", "workers and").replace("worker with", "worker and")
-
-
-def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
-    """Return the name that distinguishes the summary's case from the cases of `beside`, as in `name_of`."""
-    return name_of(summary.case, cases_of(beside), without)
-
-
-def cases_of(summaries: Sequence[Summary]) -> list[Case]:
-    return [summary.case for summary in summaries]
-
-
-def full_name(case: Case, cases: Sequence[Case]) -> str:
-    """Return the server and every value that distinguishes the case, such as `2_async (digest, 5 users)`."""
-    differing = in_words(case, varying(cases))
-    return f"{case.server} ({differing})" if differing else case.server
-
-
-def in_words(case: Case, names: Sequence[str]) -> str:
-    """Return the labels of the case's values on these axes, such as `digest, 5 users`."""
-    return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
-
-
-def load_in_words(case: Case, beside: Sequence[Case]) -> str:
-    """Return the values that distinguish the case's load from other loads, such as `digest, 5 users`."""
-    of_load = load_axes(beside)
-    return in_words(case, [name for name in varying(beside) if name in of_load])
+def in_words(case: Case, names: Iterable[str]) -> str:
+    """Return the labels of the case's values on these axes as text, such as `digest, 5 users`."""
+    return ", ".join(labels(case, names))
 
 
 def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
@@ -109,7 +170,7 @@ def _common(lists: Sequence[Sequence[str]]) -> str:
     return "".join(lists[0][: max(0, count)])
 
 
-def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
+def at(case: Case, names: Sequence[str]) -> Setting:
     return tuple(case.get(name) for name in names)
 
 
@@ -138,12 +199,22 @@ def in_plain_words(server: str, title: str) -> str:
     return server if what.lower() == server.lower() else what
 
 
-def in_brief(name: str, server: str, title: str, *more: str) -> str:
-    """Return the plain name, followed by the server's number and details, such as `process pool (4, endless task)`."""
-    number, what = server.split("_")[0], in_plain_words(server, title)
+def in_brief(server: str, title: str, *details: str, name: str = "") -> str:
+    """Return the plain name, followed by the server's number and details, such as `process pool (4, endless task)`.
+
+    Args:
+        name: begins with the server and distinguishes the case from others; empty if the server is enough.
+    """
+    number, what, name = server.split("_")[0], in_plain_words(server, title), name or server
     if not number.isdecimal() or what == server:
-        return f"{name} ({', '.join(more)})" if more else name
-    return f"{what} ({', '.join([number + name.removeprefix(server), *more])})"
+        return f"{name} ({', '.join(details)})" if details else name
+    return f"{what} ({', '.join([number + name.removeprefix(server), *details])})"
+
+
+def with_file(server: str, title: str) -> str:
+    """Return the plain name and the name of the file, such as `process pool · 4_async_processexecutor`."""
+    plain = in_plain_words(server, title)
+    return server if plain == server else f"{plain} · {server}"
 
 
 def with_capital(what: str, server: str) -> str:
@@ -154,27 +225,3 @@ def with_capital(what: str, server: str) -> str:
 def without_capital(what: str) -> str:
     """Return the text with a lowercase first letter, unless its first word is a name like `FastAPI`."""
     return what if any(map(str.isupper, what.split(" ")[0][1:])) else f"{what[:1].lower()}{what[1:]}"
-
-
-def plain_name(summary: Summary, beside: Sequence[Summary]) -> str:
-    """Return the plain name with the values that distinguish the case, such as `process pool with 4 workers`."""
-    name, plain = label(summary, beside), in_plain_words(summary.server, summary.title)
-    return f"{plain}{name.removeprefix(summary.server)}" if name.startswith(summary.server) else name
-
-
-def with_file(summary: Summary, beside: Sequence[Summary], *, is_narrow: bool = False) -> str:
-    """Return the plain name, followed by the name of the server's file or, if `is_narrow`, by its number."""
-    plain, name = plain_name(summary, beside), label(summary, beside)
-    return name if plain == name else with_name(plain, summary.server, is_narrow=is_narrow)
-
-
-def with_name(plain: str, name: str, *, is_narrow: bool = False) -> str:
-    """Return both names, or only one if they are equal; if `is_narrow`, shorten the second name."""
-    if plain == name:
-        return name
-    return f"{plain} ({short(name)})" if is_narrow else f"{plain} · {name}"
-
-
-def numbered(server: str, name: str) -> str:
-    """Return the name with its server shortened to a number; if the server has no number, return the name unchanged."""
-    return short(server) + name.removeprefix(server) if short(server).isdecimal() else name

@@ -9,7 +9,8 @@ from under_siege.judge.metric import Metric
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.summary import Summary
 from under_siege.record.record import Record
-from under_siege.show.case_names import varying
+from under_siege.record.result import Result
+from under_siege.show.case_names import CaseNames
 from under_siege.show.view import Cell, Column, Tone
 
 NO_SERVER = "bare"  # server name, in result files, of a ceiling that was measured without a server
@@ -37,14 +38,14 @@ def columns_for(shown: Sequence[Summary]) -> list[MetricColumn]:
 
     The column `workers` is not wide if the cases differ in it; response times are, if the responses are streams.
     """
-    differing = varying([summary.case for summary in shown])
+    differing = CaseNames(shown).axes
     has_streams = any(summary.has_streams for summary in shown)
 
     def column(metric: Metric) -> Column:
         is_wide = metric.is_wide or (has_streams and metric.key.startswith("response_"))  # of whole streams
-        name = metric.of_streams if has_streams and metric.of_streams else metric.column
-        heading = "" if name != metric.column else with_first_text(metric.in_terminal, shown)
-        return Column(with_first_text(name, shown), heading, is_wide=is_wide and name not in differing)
+        name = metric.heading(of_streams=has_streams)
+        in_terminal = with_first_text(metric.in_terminal, shown) if name == metric.column else ""
+        return Column(with_first_text(name, shown), in_terminal, is_wide=is_wide and name not in differing)
 
     return [
         MetricColumn(metric, column(metric))
@@ -64,6 +65,16 @@ def text_of(metric: Metric, summary: Summary) -> str:
     if metric.has_margin and found.low is not None and found.high is not None:
         text = formatting.with_margin(text, found.value, (found.high - found.low) / 2)
     return text
+
+
+def phrase_of(key: str, summary: Summary) -> str:
+    """Return a metric for a sentence, such as `33.9 ± 1.2`, `37 ms` or `more than 4.00 s`; `unknown` without value."""
+    return text_of(METRICS[key], summary).replace("> ", "more than ") or "unknown"
+
+
+def noun(result: Result) -> str:
+    """Return what tables call a case: `strategy` or, in a suite, `server`."""
+    return "strategy" if result.suite is None else "server"
 
 
 def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:

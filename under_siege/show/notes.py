@@ -13,22 +13,21 @@ from under_siege.judge.verdict_rules import FAILED, verdict_of
 from under_siege.load import DRIVERS
 from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.request import FREQUENT_S
-from under_siege.record.case import axis
-from under_siege.record.record import Record
 from under_siege.record.result import Result
-from under_siege.show.case_names import across, cases_of, full_name, in_words, varying
+from under_siege.show.case_names import CaseNames
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
+from under_siege.show.conditions import cores, in_common, rounds_of
 from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR
 
 
 def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
     """Yield each distinct reason as its verdict, the names of the cases that it applies to, and its message."""
-    named = cases_of(cases)
+    named = CaseNames(cases)
     about: dict[tuple[str, str], list[str]] = {}
     for summary in summaries:
         for reason in summary.reasons:
-            name = full_name(summary.case, named)
+            name = named.full(summary.case)
             if summary.server == NO_SERVER:
                 name = name.replace(NO_SERVER, name_in_table(summary, [summary]), 1)
             about.setdefault((verdict_of([reason]), reason.message), []).append(name)
@@ -163,8 +162,9 @@ def _encoded(encoding: str) -> str:
 
 def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on each server whose workers were replaced, or whose processes are unknown."""
+    names = CaseNames(comparison.cases)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
-        name = full_name(case.case, cases_of(comparison.cases))
+        name = names.full(case.case)
         if replaced := sum(run.record.workers_replaced for run in rounds):
             lost = sum(run.lost for run in rounds)
             yield (
@@ -204,11 +204,12 @@ def _first_cost_s(run: Round) -> float | None:
 
 def _of_quotas(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on the servers that were often throttled, and on a quota that the load tool shares."""
+    names = CaseNames(comparison.cases)
     throttled = [case for case in comparison.cases if (case.throttled_pct or 0.0) > THROTTLED_PCT]
     if throttled:
         most = max(case.throttled_pct or 0.0 for case in throttled)
         yield (
-            ", ".join(full_name(case.case, cases_of(comparison.cases)) for case in throttled),
+            ", ".join(names.full(case.case) for case in throttled),
             f"used up the CPU quota in up to {most:.0f} % of the 100 ms periods, and paused until the next period, "
             "which delays every request, including health checks",
         )
@@ -281,10 +282,11 @@ def _of_lone_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _of_memory(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield a note on each case whose memory grows with every request."""
+    names = CaseNames(comparison.cases)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
         if (each_bytes := leak_bytes(rounds)) is not None:
             yield (
-                full_name(case.case, cases_of(comparison.cases)),
+                names.full(case.case),
                 f"memory grew steadily, by {formatting.significant(each_bytes / 1000, 2)} MB per 1,000 requests: "
                 "a leak, or work that piles up",
             )
@@ -295,53 +297,6 @@ def _late_s(rounds: Sequence[Round]) -> float:
     pings = [run.ping_rows for run in rounds]
     delays_s = np.concatenate([each.sent_s - each.due_s for each in pings])
     return float(np.percentile(delays_s, 99)) if len(delays_s) else 0.0
-
-
-def of_siege(result: Result, cases: Sequence[Summary]) -> str:
-    """Return the conditions of all cases, such as `primes · 25 users · Python 3.11.7 · 2 cores · 2 rounds of 4 s`."""
-    points = {case.case for case in cases}
-    records = [record for record in result.records if record.case in points]
-    facts = [*in_common(cases), cores(result), rounds_of(cases, records) if records else ""]
-    return " · ".join(filter(None, facts))
-
-
-def of_traces(result: Result) -> str:
-    """Return the conditions of the traces as text, such as `primes · 8 requests at the same moment · 2 cores`."""
-    requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
-    seen: dict[str, dict[str, None]] = {}
-    for name, value in (pair for trace in result.traces for pair in trace.case.values):
-        seen.setdefault(name, {})[axis(name).label(value)] = None
-    same = [
-        *(next(iter(labels)) for name, labels in seen.items() if len(labels) == 1 and name not in ("workers", "users"))
-    ]
-    return " · ".join([*same, f"{formatting.counted(requests, 'request')} at the same moment", cores(result)])
-
-
-def cores(result: Result) -> str:
-    """Return how many CPUs the servers and the load had, such as `3 cores for servers, 1 for the load`."""
-    count = result.environment.available_cpus
-    shared = " shared with the bench" if result.environment.cpu_limit else ""
-    others = f" for servers, {result.environment.load_cpus} for the load" if result.environment.load_cpus else ""
-    return f"{count:g} {'core' if count == 1 else 'cores'}{shared}{others}"
-
-
-def in_common(cases: Sequence[Summary]) -> list[str]:
-    first, differing = cases[0].case, varying(cases_of(cases))
-    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
-
-
-def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
-    """Return the number and length of the rounds, such as `2 to 5 rounds of 3 s to 6 s`."""
-    fewest, most = min(case.rounds for case in cases), max(case.rounds for case in cases)
-    known_s = sorted(record.load_s or record.time_s for record in records)
-    shortest, longest = (_briefly(value_s) for value_s in (known_s[0], known_s[-1]))
-    times = longest if shortest == longest else f"{shortest} to {longest}"
-    count = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"{count} {'rounds' if most > 1 else 'round'} of {times}"
-
-
-def _briefly(value_s: float) -> str:
-    return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
 
 
 def footnote(comparison: Comparison) -> list[str]:
@@ -369,7 +324,7 @@ def footnote(comparison: Comparison) -> list[str]:
 
 def _order(cases: Sequence[Summary]) -> str:
     """Return how the rows of the table are sorted, or an empty string for a matrix or fewer than two cases."""
-    if len(cases) < 2 or across(cases_of(cases)):
+    if len(cases) < 2 or CaseNames(cases).across:
         return ""
     if not any(case.rank for case in cases):
         return "sorted by throughput"

@@ -2,43 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from under_siege.judge.metrics import METRICS
 from under_siege.judge.requirement_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.judge.units import exact_share
-from under_siege.show.case_names import cases_of, full_name
+from under_siege.show.case_names import CaseNames
 from under_siege.show.view import Cell, Column, Row, Table, Tone, finite
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
-
-
-class ThresholdLine(NamedTuple):
-    """The outcome of a requirement for one case."""
-
-    requirement: str
-    outcome: str
-    name: str
-    measured: str
-
-
-def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
-    """Return a line for each requirement and case, grouped by requirement; each group begins with the misses."""
-    order = [MISSED, UNDECIDED, MET]
-    texts = list(dict.fromkeys(judged.goal.text for judged in results))
-    ordered = sorted(results, key=lambda judged: (texts.index(judged.goal.text), order.index(judged.outcome)))
-    cases = cases_of([judged.case for judged in results])
-    return [
-        ThresholdLine(judged.goal.text, judged.outcome, full_name(judged.case.case, cases), _measured(judged))
-        for judged in ordered
-    ]
-
-
-def in_short(results: Sequence[Judged]) -> str:
-    """Return a sentence with the number of outcomes of each kind, or an empty string if there are no outcomes."""
-    counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in (MISSED, UNDECIDED, MET)}
-    parts = [f"{count} {outcome}" for outcome, count in counts.items() if count]
-    return f"Requirements: {', '.join(parts)}." if parts else ""
 
 
 def _measured(judged: Judged) -> str:
@@ -89,14 +61,21 @@ _TONES = {MET: Tone.GOOD, MISSED: Tone.WORST, UNDECIDED: Tone.WARNING}
 
 
 def required_table(results: Sequence[Judged]) -> Table:
-    """Return a table with a row for each requirement and case; it has no rows if there are no requirements."""
-    rows, before = [], ""
-    for line in lines(results):
-        requirement = Cell(line.requirement, in_terminal="" if line.requirement == before else None)
-        rows.append(Row([requirement, Cell(line.outcome, _TONES[line.outcome]), Cell(line.name), Cell(line.measured)]))
-        before = line.requirement
+    """Return a table with a row for each requirement and case, grouped by requirement; each group begins with misses.
+
+    It has no rows if there are no requirements.
+    """
+    order, texts = [MISSED, UNDECIDED, MET], list(dict.fromkeys(judged.goal.text for judged in results))
+    names, rows = CaseNames(judged.case for judged in results), []
+    for text in texts:
+        of_requirement = [judged for judged in results if judged.goal.text == text]
+        for index, judged in enumerate(sorted(of_requirement, key=lambda judged: order.index(judged.outcome))):
+            cells = [Cell(text, in_terminal="" if index else None), Cell(judged.outcome, _TONES[judged.outcome])]
+            rows.append(Row([*cells, Cell(names.full(judged.case.case)), Cell(_measured(judged))]))
     columns = [Column(heading, is_text=True) for heading in HEADINGS]
-    return Table("requirements", "Requirements", columns, rows, caption=[in_short(results)])
+    counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in order}
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    return Table("requirements", "Requirements", columns, rows, caption=[f"Requirements: {counted}."])
 
 
 def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:

@@ -13,15 +13,15 @@ from under_siege.load.request import SSE
 from under_siege.load.streams import TEXT_FORMATS
 from under_siege.paths import PROGRAM
 from under_siege.record.record import Record
-from under_siege.show.case_names import cases_of, full_name
+from under_siege.show.case_names import CaseNames
 
 LATE_S, LATE_SHARE = 0.005, 0.1  # a note is shown if the client read this late, and at least this share of the gap p99
 
 
 def notes_on_streams(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield each note as the names of the cases that it applies to, and its text."""
-    stuttering = [full_name(case.case, cases_of(comparison.cases)) for case in comparison.cases if case.stutters]
-    if stuttering:
+    names = CaseNames(comparison.cases)
+    if stuttering := [names.full(case.case) for case in comparison.cases if case.stutters]:
         yield (
             ", ".join(stuttering),
             "streams stutter: one gap in 100 takes 100 ms or longer, and at least twice the median; "
@@ -31,8 +31,8 @@ def notes_on_streams(comparison: Comparison) -> Iterator[tuple[str, str]]:
         alike: dict[str, list[str]] = {}
         for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
             if case.has_streams and (text := text_of(rounds, case.gap_s.p99 if case.gap_s else None)):
-                alike.setdefault(text, []).append(full_name(case.case, cases_of(comparison.cases)))
-        yield from ((", ".join(names), text) for text, names in alike.items())
+                alike.setdefault(text, []).append(names.full(case.case))
+        yield from ((", ".join(same), text) for text, same in alike.items())
 
 
 def text_note(places: Sequence[str]) -> str:

@@ -1,8 +1,15 @@
 """Load a server: users in a closed loop, who may pause, or requests at given times. Every load of the bench's own.
 
-The script reports `"ready"`, and reads one line of JSON:
+The script reports `"ready"`. If users send requests before the load, it reads a line of JSON with them, sends them, and
+reports `{"setup": REASON}`, whose reason is empty unless a request failed:
+    setup           a list of requests: path, method, headers, body (base64), and the right status or null
+    url             the address of the server
+    users           the number of users
+    digit           the last digit of all {n} of this process
+
+Then it reads one line of JSON, the order:
     requests        a list of requests, each with these keys:
-        url, method, headers, body  the body is base64
+        url, method, headers, body  the body is base64; all but the method may contain placeholders such as {n}
         right                       the correct response: fields of `RightAnswer`, bytes as base64
     order           indexes into `requests`, in the order in which they are sent; the order is repeated
     begin_s         the start of the load, as a time of `time.monotonic`
@@ -17,13 +24,14 @@ The script reports `"ready"`, and reads one line of JSON:
     keep_alive      whether connections stay open
     posts_jobs      whether each request posts a job whose result is the response
     is_precise      whether to send requests on time at the cost of memory and other processes, for loads of seconds
+    digit           see above
 
 It reports the fields of a `ClientRow` for each request, in the order in which they end. Only the first problems have a
 text. Before the row of a stream, it reports the microseconds from its request to its first event that counts, and
 between these events, in one or more lines:
     {"user": USER, "waits_us": [FIRST, GAP, GAP, ...]}
-After SIGTERM, when stdin is closed, or when all requests have ended, it cuts off the other requests, reports their rows
-with the outcome `open`, and then an object with:
+After SIGTERM, when stdin is closed, or when `count` requests have ended, it cuts off the other requests, reports their
+rows with the outcome `open`, and then an object with:
     reconnected     how many requests were repeated, because the server had just closed an idle connection
     stalls_s        the longest times in seconds for which the script could not run, the longest first
 """
@@ -41,6 +49,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +59,17 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.errors import one_line
 from under_siege.load.body_rule import ANY
+from under_siege.load.client import SETUP
 from under_siege.load.content_encoding import decoded
+from under_siege.load.fresh_values import names_in_request, numbers
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.jobs import job_result
-from under_siege.load.request import Pause, Request, RightAnswer
+from under_siege.load.request import Pause, Request, RightAnswer, SetupRequest
+from under_siege.load.simulated_user import ARRIVING, SimulatedUser
 from under_siege.load.streams import BROKEN, EventCheck, error_instead_of, read_events
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import LARGEST_INDEX, outcome_of
+from under_siege.secrets import masked
 
 REPORT_INTERVAL_S = 0.05
 NICENESS = -10  # set if permitted; a precise load needs little CPU time, but must send requests on time
@@ -67,18 +80,23 @@ LOOK_S = 0.005  # interval at which the script checks whether it keeps up
 MOST_STALLS, LEAST_STALL_S = 500, 0.0005
 REPEATABLE = ("GET", "HEAD")
 FIRST_ERROR = 300  # the lowest status of a response that is no stream
+AT_ONCE = 8  # number of users that send the requests of their setup at the same time
 
 
 class Load:
     """The requests of one load, and the lines to print."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
+    def __init__(self, order: dict[str, Any], people: Sequence[SimulatedUser] = ()) -> None:
+        """Prepare the load of an order; `people` are its users if they have sent the requests of their setup."""
+        numbers.digit = order["digit"]
         self._given = order
+        self._people = people or [SimulatedUser(number + 1) for number in range(order["users"] or ARRIVING)]
         self._order = order["order"]
         self._left = order["count"] or sys.maxsize
         self._pause = Pause(*order["pause"]) if order["pause"] else None
-        self._requests = [_request(data) for data in order["requests"]]
+        self._requests = [(data["url"], _request(data)) for data in order["requests"]]
         self._rights = [RightAnswer.from_json(data["right"]) for data in order["requests"]]
+        self._vary = [bool(people or names_in_request(*request)) for request in self._requests]
         self._lines: list[bytes] = []
         self._problems = self._reconnected = 0
         self._stalls_s: list[float] = []  # a heap of the longest
@@ -128,11 +146,13 @@ class Load:
                 await _until(begin_s + due_s)
                 index = self._order[number % len(self._order)]
                 sending.create_task(self._send(session, number % LARGEST_INDEX, index, begin_s + due_s))
+        await asyncio.Event().wait()  # the load isn't over when its last request has ended
 
     async def _send(self, session: aiohttp.ClientSession, user: int, index: int, due_s: float | None) -> str:
         """Send a request and note its line; return its outcome."""
         sent_s = time.monotonic()
-        exchange = Exchange(self, session, user, self._rights[index])
+        person = self._people[user % len(self._people)] if self._vary[index] else None
+        exchange = Exchange(self, session, user, self._rights[index], person)
         try:
             await exchange.send(*self._requests[index], self._given["timeout_s"], posts_jobs=self._given["posts_jobs"])
         finally:
@@ -142,7 +162,9 @@ class Load:
             problem = ""
             if exchange.problem and self._problems < MOST_PROBLEMS:
                 self._problems += 1
-                problem = " ".join(exchange.problem.split())[:LONGEST_PROBLEM]
+                if person is not None:
+                    person.hide_secrets()
+                problem = masked(" ".join(exchange.problem.split()))[:LONGEST_PROBLEM]
             self.report([user, index, *times_s, exchange.status, exchange.size_bytes, exchange.outcome, problem])
         return exchange.outcome
 
@@ -176,13 +198,26 @@ class Load:
 
 
 class Exchange:
-    """One request and its response. If it is cancelled, its outcome is `open`, unless an event was already wrong."""
+    """One request and its response. If it is cancelled, its outcome is `open`, unless an event was already wrong.
 
-    def __init__(self, load: Load, session: aiohttp.ClientSession, user: int, right: RightAnswer) -> None:
+    Args:
+        user: number of the user or, in an open loop, of the request.
+        person: the user whose values the request contains, or None if the request is always the same.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        session: aiohttp.ClientSession,
+        user: int,
+        right: RightAnswer,
+        person: SimulatedUser | None = None,
+    ) -> None:
         self._load = load
         self._session = session
         self._user = user
         self._right = right
+        self._person = person
         self.status = 0
         self.size_bytes = 0
         self.outcome = "open"
@@ -192,6 +227,8 @@ class Exchange:
 
     async def send(self, url: str, request: Request, timeout_s: float, *, posts_jobs: bool) -> None:
         try:
+            if self._person is not None:
+                url, request = self._person.filled(url, request)
             if self._right.stream:
                 await self._read_stream(url, request, timeout_s)
             else:
@@ -295,16 +332,42 @@ async def _note_reuse(_session: object, context: Any, _params: object) -> None:
     context.trace_request_ctx["is_reused"] = True
 
 
-def _request(data: dict[str, Any]) -> tuple[str, Request]:
+def _request(data: dict[str, Any]) -> Request:
     headers = tuple((name, value) for name, value in data["headers"])
-    return data["url"], Request(data["method"], headers, base64.b64decode(data["body"]))
+    return Request(data["method"], headers, base64.b64decode(data["body"]))
+
+
+async def _set_up(data: dict[str, Any]) -> list[SimulatedUser]:
+    """Return users who have sent the requests of their setup; raise CaseFailedError if one of these fails."""
+    numbers.digit = data["digit"]
+    setup = [SetupRequest(one["path"], _request(one), one["status"]) for one in data["setup"]]
+    people = [SimulatedUser(number + 1, has_setup=True) for number in range(data["users"])]
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def one_by_one(person: SimulatedUser) -> None:
+        async with at_once:
+            await person.set_up(session, data["url"], setup)
+
+    async with client() as session:
+        try:
+            await asyncio.gather(*map(one_by_one, people))
+        except aiohttp.ClientConnectorError as error:
+            raise CaseFailedError("refused", f"setup: the connection was refused: {error.strerror}") from None
+    return people
 
 
 async def _main() -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     os.write(1, b'"ready"\n')
-    order = json.loads(await asyncio.to_thread(sys.stdin.readline) or "null")
+    order, people, reason = await _next_line(), list[SimulatedUser](), ""
+    if order and SETUP in order:
+        try:
+            people = await _set_up(order)
+        except CaseFailedError as failed:
+            reason = masked(" ".join(str(failed).split()))
+        os.write(1, msgspec.json.encode({SETUP: reason}) + b"\n")
+        order = None if reason else await _next_line()
     if order is None:
         return
 
@@ -319,7 +382,12 @@ async def _main() -> None:
         gc.disable()  # a collection would delay requests, and the process only runs for seconds
         with contextlib.suppress(OSError):
             os.nice(NICENESS)
-    await Load(order).run(stop)
+    await Load(order, people).run(stop)
+
+
+async def _next_line() -> Any:
+    """Return the next line of stdin, or None at its end."""
+    return json.loads(await asyncio.to_thread(sys.stdin.readline) or "null")
 
 
 if __name__ == "__main__":

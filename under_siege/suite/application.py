@@ -84,9 +84,11 @@ class Application(msgspec.Struct, frozen=True):
         return is_installed and any(source.exists() for source in sources)
 
     def methods_of(self, path: str) -> list[str]:
-        """Return the methods that a path without parameters accepts; empty if it is unknown."""
-        wanted = path.partition("?")[0]
-        return list(dict.fromkeys(method for method, route in self.routes if route.partition("?")[0] == wanted))
+        """Return the methods that a path accepts; empty if it is unknown."""
+        wanted, routes = path.partition("?")[0], [(name, route.partition("?")[0]) for name, route in self.routes]
+        exact = [method for method, route in routes if route == wanted]
+        fitting = [method for method, route in routes if re.fullmatch(pattern_of(route), wanted)]
+        return list(dict.fromkeys(exact or fitting))
 
 
 def pattern_of(route: str) -> str:

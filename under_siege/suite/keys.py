@@ -24,6 +24,7 @@ _PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
 _FIXED_PATH = _PATH.replace(r"\A", r"\A(?!.*(?<!\$)\{[a-z])")
 _TEXT, _VALUE, _HEADER = r"\A[^\0]*[^\s\0][^\0]*\Z", r"\A[^\0]*\Z", r"\A[^\0\r\n]*\Z"
 _VARIABLE, _SERVER = r"\A[^\s=:\x00-\x1f]+\Z", r"\A[\w.+-]{1,60}\Z"
+METHOD = r"\A(?:GET|POST|PUT|PATCH|DELETE)\Z"
 PATH = "a path that begins with /, without /../, and with special characters encoded, such as %20 or %C3%A9"
 FIXED_PATH = f"{PATH}, and without placeholders"
 TIME = 'seconds, or a time such as "30s" or "500ms"'
@@ -77,7 +78,7 @@ Environment = dict[Variable, Annotated[str, Meta(pattern=_VALUE)] | int]
 Headers = dict[Variable, Annotated[str, Meta(pattern=_HEADER)] | int]
 AxisValue = Text | int | float
 AxisValues = AxisValue | Annotated[list[AxisValue], Meta(min_length=1)]
-Method = Annotated[str, Meta(pattern=r"\A(?:GET|POST|PUT|PATCH|DELETE)\Z")]
+Method = Annotated[str, Meta(pattern=METHOD)]
 Tool = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join((*DRIVERS, OPEN))})\Z")]
 Order = Annotated[str, Meta(pattern=r"\A(?:random|file)\Z")]
 StreamKind = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join(STREAMS)})\Z")]
@@ -116,6 +117,13 @@ class MixedRequestTable(RequestTable, frozen=True, kw_only=True):
     expected: Any = None  # expected body: a string, or other JSON
 
 
+class SetupTable(RequestTable, frozen=True, kw_only=True):
+    """A request of each user before the load."""
+
+    path: PathText
+    status: Status | None = None
+
+
 class LoadTable(RequestTable, frozen=True):
     tool: Tool | None = None
     path: PathText | Annotated[list[PathText], Meta(min_length=1)] = "/"
@@ -138,6 +146,7 @@ class LoadTable(RequestTable, frozen=True):
     own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # an integer is the number of local ports
     task: Text | Annotated[list[Text], Meta(min_length=1)] | None = None
     locust_workers: ThreadCount | None = None
+    setup: list[SetupTable] = []
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,8 +157,8 @@ class LoadTable(RequestTable, frozen=True):
         if (self.events or self.first) is not None and self.stream is None:
             key = "first" if self.events is None else "events"
             raise ValueError(f'{key} needs stream = "sse", "lines" or "chunks"')
-        if self.stream is not None and (self.requests_file or self.files or self.script or self.task):
-            raise ValueError("stream can't be combined with requests_file, files, script or task")
+        if self.stream is not None and (self.files or self.script or self.task):
+            raise ValueError("stream can't be combined with files, script or task")
         driver = DRIVERS.get(self.tool or "")
         if self.files and not (driver and driver.supports_multiple_paths):
             tool = self.tool or DEFAULT_TOOL
@@ -303,7 +312,7 @@ def _explained(message: str, data: dict[str, Any], to: type[_Table], root: str) 
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{legible(part)[:60]}" for part in (root, *path))
     key = key.lstrip(".")
     if unknown := re.search("unknown field `(.*)`", problem, re.DOTALL):
-        table = _TABLES[str(path[0])] if path else to
+        table = SetupTable if path[:2] == ["load", "setup"] else _TABLES[str(path[0])] if path else to
         return unknown_key(key, unknown[1], table.__struct_fields__)
     if missing := re.search("missing required field `(.*)`", problem):
         return BadInputError(f"{key}.{missing[1]} is missing".lstrip("."))

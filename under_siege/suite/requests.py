@@ -7,12 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json, keys_of, path_text
+from under_siege.load.fresh_values import names_in, sample
 from under_siege.load.request import (
     DEFAULT_TOOL,
+    FORM,
     GET,
     RANDOM,
     Expect,
@@ -20,6 +23,7 @@ from under_siege.load.request import (
     MixedRequest,
     Ping,
     Request,
+    SetupRequest,
     Stream,
     WarmUp,
     filled,
@@ -31,9 +35,10 @@ from under_siege.load.request import (
 from under_siege.load.streams import pattern_of
 from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
-from under_siege.secrets import expanded_file, expanded_header, expanded_json, expanded_path
+from under_siege.secrets import expanded, expanded_file, expanded_header, expanded_json, expanded_path, masked
 from under_siege.suite.form import Field, multipart
 from under_siege.suite.keys import (
+    METHOD,
     PATH,
     TIME,
     ExpectTable,
@@ -41,6 +46,7 @@ from under_siege.suite.keys import (
     MixedRequestTable,
     PingTable,
     RequestTable,
+    SetupTable,
     SuiteTable,
     WarmUpValue,
     converted,
@@ -52,6 +58,8 @@ from under_siege.suite.suite import SERVICES
 
 MAX_BODY_BYTES = 64_000_000
 MOST_REQUESTS = 1000  # in a requests file
+# A form such as `user=ann&age=7`, which the body of a login often is. Its values may contain placeholders.
+_FORM = re.compile(r"[\w.\[\]%+-]+=[^&=\s]*(?:&[\w.\[\]%+-]+=[^&=\s]*)*", re.ASCII)
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding")
 _LONGEST_PATH = 200  # maximum length, in characters, of a path to a value in JSON
 Axes = Mapping[str, Sequence[Value]]
@@ -120,11 +128,35 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         ports=None if isinstance(table.own_network, bool) else table.own_network,
         warm_up=warm_up("load.warm_up", table.warm_up),
         files=table.files,
+        setup=setup_of([*table.setup], folder),
         mix=_mix(table.requests_file, folder, expect, request.headers) if table.requests_file else (),
         has_random_order=table.order == RANDOM,
         stream=stream_of(table.stream, table.events, table.first, "load.") if table.stream else None,
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
+
+
+def setup_of(tables: Sequence[SetupTable], folder: Path) -> tuple[SetupRequest, ...]:
+    """Return the requests of each user before the load."""
+    setup = []
+    for number, one in enumerate(tables):
+        key = f"load.setup[{number}]"
+        setup.append(SetupRequest(expanded_path(one.path, f"{key}.path"), _request(one, folder, key), one.status))
+    return tuple(setup)
+
+
+def setup_table(text: str) -> dict[str, Any]:
+    """Return the table of a request such as `POST /login {"user": "ann"}`; raise BadInputError if it is invalid."""
+    method, _, rest = text.strip().partition(" ")
+    path, _, body = rest.strip().partition(" ")
+    body, value = body.strip(), as_json(body.strip().encode(errors="replace"))
+    if not re.fullmatch(METHOD, method) or not is_path(path):
+        raise BadInputError(
+            f"--setup {shown(masked(text))}: expected a method, a path and perhaps a body, such as "
+            'POST /login {"user": "ann"} or POST /login user=ann'
+        )
+    sent = {"body": value if isinstance(value, dict | list) else body} if body else {}
+    return {"method": method, "path": path, **sent}
 
 
 def pace_values(name: str, values: Sequence[Value | float], key: str) -> tuple[str, ...]:
@@ -148,7 +180,7 @@ def check_path(path: str, load: LoadTable, axes: Axes) -> None:
     if ("file" in placeholders(path)) != bool(load.files):
         raise invalid_value("load.path", path, "{file} in the path if load.files is set, and only then")
     for name in placeholders(path):
-        if name not in ("file", *axes):
+        if name not in ("file", *axes, *names_in(path, has_setup=bool(load.setup))):
             raise invalid_value("load.path", path, f"{{{name}}} to be an axis: one of {', '.join(axes)}")
         for value in axes.get(name, ()):
             if name != "task" and not is_path(filled_path := filled(path, {name: value})):
@@ -237,10 +269,13 @@ def _request(table: RequestTable, folder: Path, key: str) -> Request:
         content_type, body = multipart(fields)
     elif table.body_file is not None:
         body = expanded_file(contents(f"{key}.body_file", folder / table.body_file), f"{key}.body_file")
+    elif isinstance(table.body, str) and _is_form(table):
+        content_type = content_type or FORM
+        body = expanded(table.body, f"{key}.body", quote_plus).encode()
     elif table.body is not None:
         value = expanded_json(table.body, f"{key}.body")
         body = (value if isinstance(value, str) else _json(f"{key}.body", value)).encode()
-    is_json = isinstance(as_json(body), dict | list)
+    is_json = isinstance(as_json(sample(body)), dict | list)
     if is_json:
         body = body.strip()  # removes, for example, the last line break of a file, which siege doesn't send
     method = table.method or ("POST" if body else GET.method)
@@ -251,6 +286,16 @@ def _request(table: RequestTable, folder: Path, key: str) -> Request:
         default = "application/json" if is_json else "application/octet-stream"
         headers = (*headers, _header("Content-Type", content_type or default, f"{key}.content_type"))
     return Request(method, headers, body)
+
+
+def _is_form(table: RequestTable) -> bool:
+    """Return whether the body is that of a form, unless the suite gives it another content type."""
+    given = [
+        table.content_type,
+        *(str(value) for name, value in table.headers.items() if name.lower() == "content-type"),
+    ]
+    is_other = any(value and not value.startswith(FORM) for value in given)
+    return not is_other and isinstance(table.body, str) and _FORM.fullmatch(table.body) is not None
 
 
 def _field(name: str, value: str | int, folder: Path, key: str) -> Field:
@@ -281,6 +326,17 @@ def _json(key: str, value: object) -> str:
         return json.dumps(value)
     except TypeError:  # a date or a time
         raise invalid_value(key, value, "values that JSON supports; put dates and times in quotes") from None
+
+
+def headers_of_pings(
+    headers: Sequence[tuple[str, str]], setup: Sequence[SetupRequest] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return those headers of the load that pings have, too: they have no body, and no values of a user."""
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if name.lower() != "content-type" and not names_in(value, has_setup=bool(setup))
+    )
 
 
 def expect_of(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
@@ -342,8 +398,8 @@ def _fields(
             yield text_of(names), value
 
 
-def ping_of(table: PingTable, request: Request) -> Ping:
+def ping_of(table: PingTable, load: Load) -> Ping:
     """Return the health check; unless it has its own headers, it is sent with those of the load."""
-    kept = tuple((name, value) for name, value in request.headers if name.lower() != "content-type")
+    kept = headers_of_pings(load.request.headers, load.setup)
     headers = kept if table.headers is None else headers_of(table.headers, "ping.headers")
     return Ping(expanded_path(table.path, "ping.path"), headers=headers, every_s=float(table.every))

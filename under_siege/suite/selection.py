@@ -9,12 +9,12 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
-from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, WarmUp
+from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, SetupRequest, WarmUp
 from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
-from under_siege.suite.keys import ExpectTable, address, path_of, ping_path
-from under_siege.suite.requests import expect_of, headers_of
+from under_siege.suite.keys import ExpectTable, SetupTable, address, converted, path_of, ping_path
+from under_siege.suite.requests import expect_of, headers_of, headers_of_pings, setup_of, setup_table
 from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
@@ -160,6 +160,7 @@ def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -
     of_urls = {
         "--ping": options.ping,
         "--header": options.headers or None,
+        "--setup": options.setup or None,
         "--stream": options.stream,
         "--events": options.events,
         "--first": options.first,
@@ -202,10 +203,14 @@ def _file_and_server(name: str) -> tuple[Path, str | None] | None:
     return None if path is None else (path, server)
 
 
+def _setup(options: TargetOptions) -> tuple[SetupRequest, ...]:
+    return setup_of([converted(setup_table(text), SetupTable, "setup") for text in options.setup], Path())
+
+
 def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
     ping, headers = options.ping, headers_of(options.header_table(), "--header")
     stream = options.read_stream()
-    targets, paths = [], []
+    targets, paths, setup = [], list[str](), _setup(options)
     for url in urls:
         parts = address(url)
         if parts is None:
@@ -226,10 +231,10 @@ def _running_suite(urls: Sequence[str], options: TargetOptions) -> Suite:
     return Suite(
         tuple(targets),
         ceiling=None,
-        load=Load(request=Request(headers=headers), stream=stream),
+        load=Load(request=Request(headers=headers), stream=stream, setup=setup),
         axes={"users": (USERS,), "path": (paths[0],)},
         expect=expect_of(msgspec.convert(options.expect_table(), ExpectTable), Path(), {}),
-        ping=Ping(ping_path("--ping", ping), headers=headers) if ping is not None else None,
+        ping=Ping(ping_path("--ping", ping), headers=headers_of_pings(headers, setup)) if ping is not None else None,
         title="Servers that are already running",
         has_task=False,
     )

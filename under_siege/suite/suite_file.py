@@ -131,7 +131,7 @@ def suite_from(data: dict[str, Any], path: Path, source: str, only: Sequence[str
             load=load,
             axes=axes,
             expect=expect,
-            ping=ping_of(top.ping, load.request) if top.ping else None,
+            ping=ping_of(top.ping, load) if top.ping else None,
             backlog=_backlog(top.drain),
             drain_limit_s=float(top.drain.limit),
             ready_within_s=float((top.ping and top.ping.ready_within) or READY_WITHIN_S),

@@ -21,6 +21,7 @@ from under_siege.host.environments import installed_python
 from under_siege.host.interpreter import UserEnvironment, user_environment
 from under_siege.load import DRIVERS
 from under_siege.load.body_rule import ANY, as_json
+from under_siege.load.fresh_values import names_in
 from under_siege.load.request import GET, JOBS, Stream, parse_time_s
 from under_siege.paths import HOST, PROGRAM, USERS
 from under_siege.secrets import expanded_path
@@ -37,7 +38,7 @@ from under_siege.suite.application import (
     named,
 )
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
-from under_siege.suite.requests import stream_of
+from under_siege.suite.requests import setup_table, stream_of
 from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
@@ -69,6 +70,7 @@ class TargetOptions:
     status: int | None = None  # status of the correct response; None: 200
     ignored: tuple[str, ...] = ()  # fields of JSON responses that may differ, such as `items.*.id`
     any_body: bool = False  # whether only the status is checked
+    setup: tuple[str, ...] = ()  # such as `POST /login {"user": "ann"}`
     strategies: tuple[
         str, ...
     ] = ()  # members of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
@@ -126,6 +128,7 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
     data: dict[str, Any] = tomllib.loads(first.text)
     data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
+    data["load"]["setup"] = [setup_table(text) for text in options.setup]
     if options.read_stream():
         given = {"stream": options.stream, "events": options.events, "first": options.first}
         data["load"] |= {key: value for key, value in given.items() if value is not None}
@@ -179,10 +182,12 @@ def _path_for(method: str, options: TargetOptions, application: Application) -> 
     """Return the path to request; raise BadInputError if the options and the routes don't determine it."""
     if options.path is not None:
         accepted = application.methods_of(options.path)
-        is_possible = method in accepted or (method == "POST" and GET.method in accepted)  # a Django view accepts both
+        is_view = GET.method in accepted and not {*accepted} & {*_WITH_BODY}  # a view of Django accepts POST, too
+        is_possible = method in accepted or (method == "POST" and is_view)
         if options.method is None and accepted and not is_possible:
             why = f"{options.path} accepts {listed(accepted)}, but not {method}"
-            raise _unchosen(application, f"{why}; choose {'it' if len(accepted) == 1 else 'one'} with --method")
+            choice = f"{'it' if len(accepted) == 1 else 'one'} with --method {' or '.join(accepted)}"
+            raise _unchosen(application, f"{why}; choose {choice}")
         return options.path
     paths = [path for name, path in application.work() if name == method and is_requestable(path)]
     if method == GET.method:
@@ -294,9 +299,9 @@ def generated_suite(
     if ".py:" in app:
         raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
     if options.path is not None and (
-        names := [each for each in re.findall(_PARAMETER, options.path) if each not in _AXES]
+        names := [each for each in re.findall(_PARAMETER, options.path) if not _is_filled(each, options)]
     ):
-        example = re.sub(_PARAMETER, lambda found: found[0] if found[0] in _AXES else "20", options.path)
+        example = re.sub(_PARAMETER, lambda found: found[0] if _is_filled(found[0], options) else "20", options.path)
         raise BadInputError(f"--path {options.path}: {names[0]} stands for a value; put one in, such as {example}")
     if options.path is not None and not is_path(options.path):
         raise invalid_value("--path", options.path, PATH)
@@ -314,6 +319,11 @@ def generated_suite(
     text = _text(app, file, folder, application, environment, servers, options, is_inside=is_inside)
     is_named = is_inside or environment.python == sys.executable
     return GeneratedSuite(text, application, environment, servers, "" if is_named else environment.python)
+
+
+def _is_filled(parameter: str, options: TargetOptions) -> bool:
+    """Return whether a parameter in a path is a placeholder that the load fills."""
+    return parameter in _AXES or bool(names_in(parameter, has_setup=bool(options.setup)))
 
 
 def _text(

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege import formatting
-from under_siege.record.case import axis
 from under_siege.record.record import Trace
 from under_siege.record.result import Result
-from under_siege.show.case_names import in_brief, in_plain_words, varying, with_name, without_capital
+from under_siege.show.case_names import CaseNames, in_brief, labels, with_file, without_capital
 
 NOT_REPORTED = "the server doesn't report when its tasks ran"
 CPUS_FOR_TWO_TASKS = 1.5  # if fewer CPUs are available, two parallel tasks seem to run one at a time
@@ -195,10 +194,9 @@ class Timeline(NamedTuple):
 
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
-    differing, drawn = varying([trace.case for trace in traces]), []
+    axes, drawn = CaseNames(traces).axes, []
     for trace in traces:
-        settings = tuple(axis(name).label(value) for name, value in trace.case.values if name in differing)
-        timeline = Timeline(trace.server, settings, trace.title)
+        timeline = Timeline(trace.server, tuple(labels(trace.case, axes)), trace.title)
         if trace.failure is not None or not trace.requests.sent_s:
             failure = trace.failure.message if trace.failure else "no request was sent"
             drawn.append(timeline._replace(failure=failure))
@@ -298,12 +296,7 @@ _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 def full_name(timeline: Timeline, *, is_plain: bool = False) -> str:
     """Return the name in plain words, the file name (only its number if `is_plain`) and the settings."""
-    plain = in_plain_words(timeline.server, timeline.title)
-    if is_plain:
-        brief = in_brief(timeline.server, timeline.server, timeline.title)
-        name = plain if brief == timeline.server else brief
-    else:
-        name = with_name(plain, timeline.server)
+    name = (in_brief if is_plain else with_file)(timeline.server, timeline.title)
     return " · ".join([name, *timeline.settings])
 
 
@@ -369,10 +362,7 @@ def headline(drawn: Sequence[Timeline]) -> str:
 
 def missing(result: Result) -> list[str]:
     """Return a sentence for each strategy that could not be traced."""
-    return [
-        f"{with_name(in_plain_words(each.server, each.title), each.server)} is not drawn: it {each.reason}"
-        for each in result.left_out
-    ]
+    return [f"{with_file(each.server, each.title)} is not drawn: it {each.reason}" for each in result.left_out]
 
 
 def request_sentence(timeline: Timeline, number: int) -> str:

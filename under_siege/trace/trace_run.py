@@ -107,7 +107,7 @@ class RequestTracer:
 
         async def send() -> None:
             sent_s = time.monotonic()
-            answer = await verify(session, server.load_url, expected, self._requests)
+            answer = await verify(session, server, expected, self._requests)
             answered_s = time.monotonic()
             spans = reported_spans(answer, sent_s, answered_s) or assumed_span(answer, sent_s, answered_s)
             columns.sent_s.append(round(sent_s - zero_s, 6))

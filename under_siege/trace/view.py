@@ -12,8 +12,7 @@ from under_siege import formatting
 from under_siege.paths import PROGRAM
 from under_siege.record.result import Result
 from under_siege.show.charts import LINES, TIME, Chart, Rows, kind, layer, quantity
-from under_siege.show.conditions import began_at, facts, identity
-from under_siege.show.notes import of_traces
+from under_siege.show.conditions import began_at, facts, identity, of_traces
 from under_siege.show.view import Figure, Paragraph, View
 from under_siege.trace.timeline import (
     NOT_REPORTED,

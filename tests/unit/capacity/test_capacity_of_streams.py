@@ -44,7 +44,7 @@ def test_broken_streams_miss_the_goals_however_many_events_came_before(outcome: 
     assert set(missed(step_of([outcome] * 100))) == set(GOALS)
     one_in_three = step_of(["correct", "correct", outcome] * 33)
     assert set(missed(one_in_three)) == set(GOALS)
-    assert StepMetrics(one_in_three).percentile_s("gap", 99) == math.inf
+    assert StepMetrics(one_in_three).value("gap_p99_s") == math.inf
 
 
 def test_one_lost_stream_in_a_hundred_is_within_a_p99_and_within_an_availability_of_99_percent() -> None:

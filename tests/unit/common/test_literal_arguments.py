@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SUPPORT
+from formatted import formatted
 from simulated_record import bare_record, record_of, result_of
 from simulated_trace import trace_of
 
@@ -13,7 +14,6 @@ from common.task import UnknownTaskError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.view import view
 from under_siege.record.result import Result, load, save
-from under_siege.report import formatted
 from under_siege.show.formats import rendered
 from under_siege.show.formats.markdown import plain
 

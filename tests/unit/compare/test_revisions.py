@@ -5,6 +5,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from formatted import formatted
 from simulated_comparisons import NEW, two_revisions
 from simulated_results import as_text
 
@@ -12,7 +13,7 @@ from under_siege.compare.diff import compare_revisions
 from under_siege.judge.ranking import summarize
 from under_siege.judge.requirement_check import require
 from under_siege.record.result import MeasuredSuite
-from under_siege.report import formatted, view_of
+from under_siege.report import view_of
 
 
 def test_a_slower_revision_is_reported_as_worse(golden) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from formatted import formatted
 from simulated_record import result_of
 
 from under_siege.drill import injection, job_injection
@@ -20,7 +21,6 @@ from under_siege.drill.outcome_summary import exit_code_of, fault_outcomes
 from under_siege.drill.view import conclusion, view
 from under_siege.record.record import CaseFailedError, Incident
 from under_siege.record.requests import CORRECT, LOAD, Outcome
-from under_siege.report import formatted
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import invoke
+from formatted import formatted
 from plans import session_of
 from rows import fail
 from simulated_record import result_of
@@ -26,7 +27,6 @@ from under_siege.drill.view import cell, conclusion, view
 from under_siege.record.record import CaseFailedError, Failure, Incident
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, PING, Outcome, Requests
 from under_siege.record.result import Result, SkippedServer, load, save
-from under_siege.report import formatted
 from under_siege.suite.expected_response import Expectation
 from under_siege.suite.selection import suite_of
 
@@ -320,6 +320,16 @@ def test_the_conclusion_about_one_fault_groups_the_servers_by_mark(golden) -> No
     fine, lossy, dead = incident(server="fine"), incident(gone=8, server="lossy"), incident(gap_s=5.0, server="dead")
     slow = incident("slow", **FINE, server="fine")
     golden(*(next(conclusion(outcomes(*group))) for group in ((fine, lossy, dead), (dead,), (fine, slow))))
+
+
+@pytest.mark.parametrize(("axis", "label"), [("workers", "with 4 workers"), ("cpus", "(4 CPUs)")])
+def test_cases_of_one_server_have_different_names(axis: str, label: str) -> None:
+    dead, fine = incident(gap_s=5.0), incident()
+    dead.values[axis], fine.values[axis] = 2, 4
+    drill = view(result(dead, fine))
+    assert drill.headline[0].text == f"worker killed: 4_pool {label} is not degraded."
+    assert len(drill.tables[0].rows) == 2
+    assert len({row["row"] for row in drill.figures[0].chart()["data"]["values"]}) == 2
 
 
 def test_a_dead_server_without_pings_is_not_reported_as_detectable_by_a_health_check(golden) -> None:

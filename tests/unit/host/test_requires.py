@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from command import invoke
 from conftest import WAITING
+from formatted import formatted
 from simulated_record import record_of, result_of
 
 from common.errors import BadInputError
 from under_siege.host.programs import unmet
 from under_siege.record.result import SkippedServer
-from under_siege.report import formatted
 
 
 def test_unmet_requirements_are_described_with_both_versions() -> None:

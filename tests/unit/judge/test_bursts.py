@@ -1,6 +1,7 @@
 """Rates, percentiles and verdicts for load tools that report totals per burst instead of single responses."""
 
 import pytest
+from formatted import formatted
 from rows import add_check
 from simulated_bursts import burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
@@ -11,7 +12,6 @@ from under_siege.judge.round_statistics import Round
 from under_siege.measure.duration import Length
 from under_siege.record.record import Machine, Ports
 from under_siege.record.result import load, save
-from under_siege.report import formatted
 from under_siege.suite.expected_response import Expectation
 
 

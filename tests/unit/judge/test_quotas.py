@@ -1,6 +1,7 @@
 """CPU quotas of servers and of the bench, in simulated records."""
 
 import pytest
+from formatted import formatted
 from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
@@ -9,7 +10,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import other_work, stolen, taken_by_others
 from under_siege.record.record import LimitUsage, Machine, Record
 from under_siege.record.result import Required
-from under_siege.report import formatted, view_of
+from under_siege.report import view_of
 
 
 def limited_record(throttled_periods: int, *, is_shared: bool = False, cpus: float = 0.5) -> Record:

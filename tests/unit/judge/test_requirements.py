@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from command import invoke
 from conftest import ROOT, thorough
+from formatted import formatted
 from rows import fail, places, set_waits
 from simulated_comparisons import most_alarms
 from simulated_record import bare_record, record_of, result_of
@@ -24,7 +25,7 @@ from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Record
 from under_siege.record.requests import LOST, PING
 from under_siege.record.result import Required, Result, load, save
-from under_siege.report import formatted, view_of
+from under_siege.report import view_of
 from under_siege.show.formats import rendered
 from under_siege.suite.suite_file import read_suite
 

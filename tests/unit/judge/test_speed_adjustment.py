@@ -8,6 +8,7 @@ from statistics import geometric_mean
 
 import numpy as np
 import pytest
+from formatted import formatted
 from noise_study import BESIDE_LIARS, DISHONEST, HONEST, studied
 from noisy_machine import TASK_S, NoisyMachine, Server
 from rows import places, set_waits
@@ -20,7 +21,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import taken_by_others
 from under_siege.record.record import Machine
 from under_siege.record.requests import PING
-from under_siege.report import formatted, view_of
+from under_siege.report import view_of
 
 
 def test_honest_servers_are_ok_and_dishonest_servers_are_suspect_on_a_noisy_machine() -> None:

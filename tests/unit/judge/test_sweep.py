@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from conftest import thorough
+from formatted import formatted
 from rows import set_status, set_waits
 from simulated_record import bare_record, record_of, result_of
 
@@ -14,7 +15,6 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.scaling_law import Scaling, scaling
 from under_siege.judge.sweep import axes_of_numbers, knee, number, sweeps
 from under_siege.record.result import Result
-from under_siege.report import formatted
 from under_siege.run.figures import figures
 from under_siege.run.sweep_conclusion import sweep_sentences
 

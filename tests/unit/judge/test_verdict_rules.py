@@ -1,6 +1,7 @@
 """Verdict rules: each rule raises a flag just beyond its limit but not just within it, and explains the flag."""
 
 import pytest
+from formatted import formatted
 from rows import add_check, fail, keep_first, places, set_status, waits_of, without
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
@@ -11,7 +12,7 @@ from under_siege.judge.verdict_rules import RULES, Reason, verdict_of
 from under_siege.lesson.exercise_check import FAULTS, OF_THE_MACHINE
 from under_siege.record.record import Failure, Machine, Record
 from under_siege.record.requests import CORRECT, LOAD, LOST, OPEN, PING, WRONG, Outcome, close_loop
-from under_siege.report import formatted, view_of
+from under_siege.report import view_of
 
 
 def test_an_honest_server_has_the_verdict_ok() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from formatted import formatted
 from rows import fail, without
 from simulated import constant, queue, uniform
 from simulated_record import bare_record, record_of, result_of
@@ -26,7 +27,6 @@ from under_siege.record.requests import (
     Requests,
     close_loop,
 )
-from under_siege.report import formatted
 
 
 def waits_of(waited_s: list[float], answered: list[bool]) -> Waits:

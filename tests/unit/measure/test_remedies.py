@@ -44,6 +44,8 @@ ADVICE: dict[str, tuple[str, str]] = {
         advice(401, headers={"www-authenticate": 'Basic realm="x"'}),
         "--header 'Authorization: Basic ${CREDENTIALS}'",
     ),
+    "unused login": (advice(401, has_setup=True), "--header 'Authorization: Bearer {access_token}'"),
+    "created before": (advice(409, b"exists", POST), "put {n} into the path or the body"),
     "wrong token": (advice(401, request=Request(headers=(("Authorization", "Bearer 7"),))), "Authorization was sent"),
     "login for a health check": (advice(403, is_ping=True), "--ping with a path that needs no login"),
     "login page": (

@@ -19,7 +19,7 @@ TASK_S = 10.0
 class SingleQueueServer:
     """A simulated server that has a single queue and reports a given number of workers; its task takes no real time."""
 
-    load_url, pid = "http://nowhere/", 4711
+    load_url, pid, setup = "http://nowhere/", 4711, ()
 
     def __init__(self, workers: str, named: Callable[[int], str] = "{}/MainThread".format) -> None:
         self.workers, self.named, self.waiting, self.longest, self.requests = workers, named, 0, 0, 0
@@ -29,6 +29,12 @@ class SingleQueueServer:
 
     async def ready(self, _session) -> HttpResponse:
         return HttpResponse(200, b"pong", {"x-workers": self.workers})
+
+    async def set_up(self, _session: object) -> None:
+        """Send nothing."""
+
+    def filled(self, url: str, request: object) -> tuple[str, object]:
+        return url, request
 
     async def while_alive(self, work):
         return await work

@@ -6,6 +6,7 @@ import json
 import msgspec
 import pytest
 from conftest import TESTS
+from formatted import formatted
 from plans import plan_of
 from rows import without
 from simulated_record import bare_record, record_of, result_of
@@ -19,8 +20,7 @@ from under_siege.record.case import case_of, load_axes
 from under_siege.record.record import Samples
 from under_siege.record.requests import PING, Requests
 from under_siege.record.result import MeasuredSuite, Result, load, save
-from under_siege.report import formatted
-from under_siege.show.case_names import across, told_apart
+from under_siege.show.case_names import CaseNames, told_apart
 
 
 def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> Result:
@@ -126,10 +126,9 @@ def test_servers_with_one_path_each_are_ranked_against_each_other_even_if_the_pa
 
 
 def test_the_axis_with_fewer_values_becomes_the_columns() -> None:
-    cases = [case_of("x", {"path": path, "workers": workers}) for path in "abc" for workers in (1, 2)]
-    assert across(cases) == ["workers"]
-    cases = [case_of("x", {"path": path, "workers": workers}) for path in "ab" for workers in (1, 2, 3)]
-    assert across(cases) == ["path"]
+    for paths, workers, axis in (("abc", (1, 2), "workers"), ("ab", (1, 2, 3), "path")):
+        values = [{"path": path, "workers": count} for path in paths for count in workers]
+        assert CaseNames(record_of("x", parameters=each) for each in values).across == [axis]
 
 
 def test_long_axis_values_are_shortened_to_the_parts_that_differ() -> None:

@@ -10,12 +10,12 @@ from urllib.parse import unquote
 
 import pytest
 from conftest import ROOT
+from formatted import formatted
 
 from common.errors import BadInputError
 from under_siege.host.managed_process import LONGEST_ERROR, LONGEST_QUOTE, last_error, last_line
 from under_siege.record.record import Frames
 from under_siege.record.result import load, made_legible
-from under_siege.report import formatted
 from under_siege.secrets import (
     expanded,
     expanded_file,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from conftest import TESTS
+from formatted import formatted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
@@ -22,7 +23,6 @@ from under_siege.compare.view import view
 from under_siege.record.files import decompressed, read_limited
 from under_siege.record.record import Machine, Trace, TracedRequests
 from under_siege.record.result import SCHEMA, BadResultError, Result, load, save
-from under_siege.report import formatted
 from under_siege.show.formats import rendered
 
 RESULT = TESTS / "data" / "result.json"

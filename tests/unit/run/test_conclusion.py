@@ -5,6 +5,7 @@ import math
 
 import msgspec
 import pytest
+from formatted import formatted
 from rich.console import Console
 from rows import set_waits
 from simulated_record import bare_record, record_of, result_of
@@ -14,7 +15,6 @@ from under_siege.judge.metrics import METRICS
 from under_siege.judge.ranking import leaders, ranks, summarize
 from under_siege.judge.round_statistics import alone_wall_s
 from under_siege.record.result import MeasuredSuite, PlannedCase, Result
-from under_siege.report import formatted
 from under_siege.run.conclusion import Answer, answers
 from under_siege.run.view import view
 from under_siege.show.formats.table import renderable

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from formatted import formatted
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare import diff
@@ -12,7 +13,6 @@ from under_siege.judge.stopping_rule import wanted
 from under_siege.record.record import Failure, Record, Trace
 from under_siege.record.requests import Requests
 from under_siege.record.result import Result
-from under_siege.report import formatted
 from under_siege.show.formats.table import rendered
 
 ROUNDS = (1, 2, 3)

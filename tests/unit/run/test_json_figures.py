@@ -5,11 +5,11 @@ import statistics
 
 import pytest
 from conftest import ROOT
+from formatted import formatted
 from rows import waits_of
 
 from under_siege.record.requests import CHECK, CORRECT, LOAD
 from under_siege.record.result import load
-from under_siege.report import formatted
 
 FILE = ROOT / "results" / "lesson" / "strategies.json.gz"
 INTERVALS = ("p50_low", "p50", "p50_high"), ("p99_low", "p99", "p99_high")

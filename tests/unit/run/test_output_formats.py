@@ -9,13 +9,13 @@ from statistics import fmean
 import pytest
 from command import invoke
 from conftest import ROOT
+from formatted import formatted
 from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
 from under_siege.record.record import Failure
 from under_siege.record.result import load, save
-from under_siege.report import formatted
 from under_siege.run.conclusion import answers
 from under_siege.show.columns import columns_for
 from under_siege.show.formats import rendered

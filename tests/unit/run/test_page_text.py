@@ -5,6 +5,7 @@ import itertools
 import re
 
 import pytest
+from formatted import formatted
 from markupsafe import escape
 from sample_results import HOSTILE, RESULTS, result
 from simulated_record import bare_record, record_of, result_of
@@ -13,7 +14,6 @@ from simulated_trace import trace_of
 from under_siege.judge.ranking import summarize
 from under_siege.record.record import Failure
 from under_siege.record.result import Required
-from under_siege.report import formatted
 from under_siege.run.view import view
 from under_siege.show import html_page
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from formatted import formatted
 from simulated_profile import LOOP, MAIN, RENDER, THREAD, profile_of
 from simulated_record import CPUS, TASK_S, TIME_S, record_of, result_of
 
@@ -13,7 +14,6 @@ from under_siege.judge.ranking import summarize
 from under_siege.record.record import Failure, Machine, PacedRun, Record
 from under_siege.record.requests import CORRECT, LOAD, LOST, PING, Requests
 from under_siege.record.result import MeasuredSuite, MovedRoute, Result
-from under_siege.report import formatted
 from under_siege.run.view import view
 from under_siege.show.view import View
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from under_siege.judge.summary import Interval, Latency, Summary
-from under_siege.run.shared_limit import shared_limit
+from under_siege.run.conclusion import shared_limit
 
 IDLE_S = 0.1
 

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from formatted import formatted
 from simulated_bursts import burst_record_of
 from simulated_record import bare_record, record_of, result_of
 
@@ -11,7 +12,6 @@ from under_siege.judge.ranking import summarize
 from under_siege.load.body_rule import ANY, BodyRule
 from under_siege.record.record import Record
 from under_siege.record.result import MeasuredSuite, Result
-from under_siege.report import formatted
 from under_siege.show.notes import notes
 
 

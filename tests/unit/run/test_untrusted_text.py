@@ -5,6 +5,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from formatted import formatted
 from simulated_record import bare_record, record_of, result_of
 from simulated_trace import pings_of
 
@@ -13,7 +14,7 @@ from under_siege.compare.view import view
 from under_siege.formatting import legible
 from under_siege.record.record import Failure, Trace, TracedRequests
 from under_siege.record.result import load, made_legible, save
-from under_siege.report import formatted, view_of
+from under_siege.report import view_of
 from under_siege.show.formats import rendered
 from under_siege.show.view import Cell, Column, Row, Table, View
 from under_siege.suite.server_files import read_strategy

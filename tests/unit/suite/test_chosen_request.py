@@ -14,7 +14,13 @@ from under_siege.suite.suite_file import read_suite
 from under_siege.suite.suite_from_application import TargetOptions
 
 UNSAFE = [("GET", "/health"), ("DELETE", "/orders"), ("POST", "/orders"), ("GET", "/orders/{id}"), ("PUT", "/stock")]
-SAFE = [*UNSAFE, ("DELETE", "/stock"), ("GET", "/report"), ("POST", "/search?customer={customer}")]
+SAFE = [
+    *UNSAFE,
+    ("PUT", "/orders/{number}"),
+    ("DELETE", "/stock"),
+    ("GET", "/report"),
+    ("POST", "/search?customer={customer}"),
+]
 COMMANDS = ("run", "capacity", "drill", "trace", "profile", "init")
 
 MakeApp = Callable[[list[tuple[str, str]]], None]
@@ -98,6 +104,12 @@ def test_the_options_choose_the_request_and_init_writes_the_same(name: str, app_
         (TargetOptions(path="/stock"), "/stock accepts PUT and DELETE, but not GET; choose one with --method"),
         (TargetOptions(path="/stock", body="{}"), "/stock accepts PUT and DELETE, but not POST"),
         (TargetOptions(path="/search?customer=acme"), "accepts POST, but not GET; choose it with --method"),
+        (
+            TargetOptions(path="/orders/7", body="{}"),
+            "/orders/7 accepts GET and PUT, but not POST; choose one with --method",
+        ),
+        (TargetOptions(path="/orders/{n}", body="{}"), "/orders/{n} accepts GET and PUT, but not POST"),
+        (TargetOptions(path="/orders/{id}"), "{id} stands for a value; put one in, such as /orders/20"),
         (TargetOptions(method="DELETE"), "2 routes accept DELETE without parameters; use --path"),
         (TargetOptions(method="PATCH"), "no routes accept PATCH without parameters; use --path"),
     ],
@@ -135,6 +147,34 @@ def test_init_writes_any_body(body: str, app_with: MakeApp, tmp_path: Path) -> N
     app_with(SAFE)
     assert invoke("init", "shop:app", "--body", body).returncode == 0
     assert suite_of(["shop:app"], TargetOptions(body=body)).load == read_suite(tmp_path / "suite.toml").load
+
+
+def test_placeholders_reach_the_load_and_a_setup_allows_other_names(app_with: MakeApp) -> None:
+    app_with(SAFE)
+    load = suite_of(["shop:app"], TargetOptions(path="/orders/{random:8}", body='{"id": {n}}', method="PUT")).load
+    assert (load.request.body, load.request.content_type) == (b'{"id": {n}}', "application/json")
+    setup = ('POST /login {"user": "ann-{user}"}', "GET /start", "POST /login user=ann&password=7")
+    headers = ("Authorization: Bearer {token}", "X-Once: {n}", "X-Plain: yes")
+    suite = suite_of(["shop:app"], TargetOptions(path="/orders/{id}", setup=setup, headers=headers))
+    sent = [(one.request.method, one.path, one.request.body, one.request.content_type) for one in suite.load.setup]
+    assert sent == [
+        ("POST", "/login", b'{"user": "ann-{user}"}', "application/json"),
+        ("GET", "/start", b"", ""),
+        ("POST", "/login", b"user=ann&password=7", "application/x-www-form-urlencoded"),
+    ]
+    assert suite.ping is not None
+    assert suite.ping.headers == (("X-Plain", "yes"),)  # pings are those of no user
+    assert suite_of(["http://127.0.0.1:1/a"], TargetOptions(setup=setup)).load.setup == suite.load.setup
+
+
+@pytest.mark.parametrize("text", ["POST", "/login", "POST login", "TRACE /login", "", "POST /../x", "POST\t/a"])
+def test_an_invalid_setup_causes_a_one_line_error(text: str, app_with: MakeApp) -> None:
+    app_with(SAFE)
+    for target in ("shop:app", "http://127.0.0.1:1/a"):
+        ran = invoke("run", target, "--setup", text)
+        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+        assert 'such as POST /login {"user": "ann"}' in ran.stderr
+    assert "--setup needs an application" in invoke("run", "2", "--setup", "GET /").stderr
 
 
 def test_a_method_needs_an_application() -> None:

@@ -1,6 +1,7 @@
 """The table [load]: mixes of requests, forms, pauses, arrivals and streams, and what they can't be combined with."""
 
 import json
+import re
 from collections.abc import Callable
 from email import message_from_bytes, policy
 from pathlib import Path
@@ -84,6 +85,65 @@ def test_a_form_becomes_the_body_with_the_bytes_of_its_file(suite_with) -> None:
     assert (request.method, form.get_content_type()) == ("POST", "multipart/form-data")
     assert (file.get_filename(), file.get_payload(decode=True)) == ("upload.bin", b"\0\n\xff\n")
     assert (note.get_filename(), note.get_payload(decode=True)) == (None, b"@x")
+
+
+SETUP = """
+path = "/me/{id}?n={n}"
+headers = { Authorization = "Bearer {data.token}", X-Shop = "7" }
+[[load.setup]]
+method = "POST"
+path = "/login"
+body = "user=ann&password=${SHOP_WORD}"
+[[load.setup]]
+path = "/start/{user}"
+headers = { X-Token = "{data.token}" }
+status = 204
+"""
+
+
+def test_a_setup_has_its_requests_with_encoded_variables_and_pings_have_no_values_of_users(
+    suite_with, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_WORD", "sesame & 7+")
+    suite = suite_with(SETUP)
+    first, second = suite.load.setup
+    assert (first.path, first.status, first.request.method) == ("/login", None, "POST")
+    assert first.request.body == b"user=ann&password=sesame+%26+7%2B"
+    assert (second.path, second.status) == ("/start/{user}", 204)
+    assert second.request.headers == (("X-Token", "{data.token}"),)
+    assert suite.ping.headers == (("X-Shop", "7"),)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ('path = "/{id}"', "{id} to be an axis"),
+        ('[[load.setup]]\nmethod = "POST"', "load.setup[0].path is missing"),
+        ('[[load.setup]]\npath = "/a"\nweight = 3', "load.setup[0] has an unknown key 'weight'"),
+        ('[[load.setup]]\npath = "/a"\nbody = "x"\nmethod = "GET"', "load.setup[0].body: a GET has no body"),
+        ('path = "/{n}"\ntool = "wrk"', ""),
+    ],
+)
+def test_a_wrong_setup_or_placeholder_causes_a_one_line_error(keys: str, said: str, suite_with) -> None:
+    if not said:
+        assert suite_with(keys).load.path
+        return
+    with pytest.raises(BadInputError, match=re.escape(said)):
+        suite_with(keys)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('"a=1&b[0]=x%20y"', "application/x-www-form-urlencoded"),
+        ('"""{"id": {n}}"""', "application/json"),
+        ('"a = 1"', "application/octet-stream"),
+        ('"a=1"\ncontent_type = "text/plain"', "text/plain"),
+        ('"a=1"\nheaders = { content-type = "text/x" }', "text/x"),
+    ],
+)
+def test_the_content_type_follows_from_the_body(body: str, kind: str, suite_with) -> None:
+    assert suite_with(f"method = 'POST'\nbody = {body}").load.request.content_type == kind
 
 
 def test_the_number_of_locust_workers_is_the_number_of_threads(suite_with) -> None:

@@ -10,6 +10,7 @@ from common.task import BUILTIN_TASKS
 from under_siege.show.formats.table import rendered
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.suite.server_files import all_strategies
+from under_siege.try_task.recommendation import CANNOT, NO, YES
 from under_siege.try_task.task_profile import (
     FirstRun,
     OtherPrograms,
@@ -20,7 +21,8 @@ from under_siege.try_task.task_profile import (
     WorkerRun,
     Yields,
 )
-from under_siege.try_task.view import CANNOT, GIL_HELD_RATIO, NO, YES, view
+from under_siege.try_task.task_traits import GIL_HELD_RATIO
+from under_siege.try_task.view import view
 
 
 def found(**steps: object) -> TaskProfile:
