@@ -380,10 +380,7 @@ def _order(case: Case, record: Record) -> tuple[object, ...]:
     def sortable(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, float, str]]:
         return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]
 
-    number = record.server.rpartition("/")[2].split("_")[0]
-    place = int(number) if number.isdecimal() else 10**9
-    if record.is_ceiling:
-        place = -1
+    place = -1 if record.is_ceiling else case.sort_key[0]
     first = (*case.load, *(pair for pair in case.work if pair not in case.load))
     return sortable(first), place, record.server, sortable(pair for pair in case.values if pair not in first)
 

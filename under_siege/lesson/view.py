@@ -24,7 +24,7 @@ from under_siege.lesson.step import LessonProgress, LessonStep, Question, commit
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
 from under_siege.run.figures import figures
-from under_siege.show.case_names import CaseNames, in_plain_words, in_words
+from under_siege.show.case_names import CaseNames, in_plain_words, in_words, short
 from under_siege.show.conditions import facts_of_machine
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
 from under_siege.trace import view as trace_view
@@ -183,9 +183,8 @@ def why(question: Question, decision: QuestionResult) -> str:
 
 def _name(summary: Summary) -> str:
     """Return the number and the plain name of the server, such as `4 process pool`."""
-    plain, number = in_plain_words(summary.server, summary.title), summary.server.split("_")[0]
-    is_strategy = number.isdecimal() and plain != summary.server
-    return f"{number} {plain}" if is_strategy else summary.server.rpartition("/")[2]
+    plain = in_plain_words(summary.server, summary.title)
+    return f"{short(summary.server)} {plain}" if plain != summary.server else summary.server.rpartition("/")[2]
 
 
 def _text(measured: ResultView, metric: str, summary: Summary) -> str:

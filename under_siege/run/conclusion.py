@@ -18,7 +18,7 @@ from under_siege.judge.verdict_rules import GENERATOR, OK, SUSPECT, UNCLEAR, ver
 from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
-from under_siege.show.case_names import MOST_NAMES, CaseNames, without_capital
+from under_siege.show.case_names import MOST_NAMES, CaseNames, labels, without_capital
 from under_siege.show.columns import noun, phrase_of, with_first_text
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
@@ -465,8 +465,7 @@ def shared_limit(cases: Sequence[Summary], alone_s: Mapping[Any, float | None]) 
     waits = [(case.response_s.p50, alone_s.get(case.case.work)) for case in cases if case.response_s]
     if waits and all(p50_s and idle_s and p50_s > QUEUED * idle_s for p50_s, idle_s in waits):
         return f"{NONE}: all servers wait for something they share, such as a database or another service; {share}."
-    values = dict(cases[0].case.values)
-    if paces := [axis(name).label(values[name]) for name in PACES if name in values]:
+    if paces := labels(cases[0].case, PACES):
         return f"{NONE}: every server keeps up with this load ({paces[0]}); {share}."
     return f"{NONE}: {cases[0].users} users are too few to reach the limit of any server; {share}. Use more --users."
 

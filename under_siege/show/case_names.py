@@ -109,13 +109,10 @@ class CaseNames:
         return plain if plain == self.name(one.case) else f"{plain} ({short(one.case.server)})"
 
     def brief(self, one: Titled, *details: str) -> str:
-        """Return the plain name, the number with the values of the case, and details, as in `in_brief`.
-
-        A path that follows from the server is left out.
-        """
-        paths = {(case.server, case.get("path")) for case in self.cases}
-        redundant = ["path"] if len(paths) == len({case.server for case in self.cases}) else []
-        return in_brief(one.case.server, one.title, *details, name=self.name(one.case, redundant))
+        """Return a name as in `in_brief`, with the values of the case if there are several cases of its server."""
+        server = one.case.server
+        is_only = len({case for case in self.cases if case.server == server}) == 1
+        return in_brief(server, one.title, *details, name=server if is_only else self.name(one.case))
 
     def in_sentence(self, one: Titled) -> str:
         """Return a name with an article, and the name in tables, such as `a process pool (4_async_processexecutor)`."""
@@ -205,10 +202,10 @@ def in_brief(server: str, title: str, *details: str, name: str = "") -> str:
     Args:
         name: begins with the server and distinguishes the case from others; empty if the server is enough.
     """
-    number, what, name = server.split("_")[0], in_plain_words(server, title), name or server
-    if not number.isdecimal() or what == server:
+    plain, name = in_plain_words(server, title), name or server
+    if plain == server:
         return f"{name} ({', '.join(details)})" if details else name
-    return f"{what} ({', '.join([number + name.removeprefix(server), *details])})"
+    return f"{plain} ({', '.join([short(server) + name.removeprefix(server), *details])})"
 
 
 def with_file(server: str, title: str) -> str:

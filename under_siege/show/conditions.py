@@ -1,15 +1,14 @@
 """State how and where a result was measured."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from under_siege import formatting
 from under_siege.judge.summary import Summary
-from under_siege.record.case import axis
 from under_siege.record.record import Record
 from under_siege.record.result import Environment, Result
-from under_siege.show.case_names import MOST_NAMES, CaseNames, in_words
+from under_siege.show.case_names import MOST_NAMES, CaseNames, HasCase, labels
 
 
 def identity(result: Result) -> dict[str, Any]:
@@ -66,13 +65,8 @@ def of_siege(result: Result, cases: Sequence[Summary]) -> str:
 def of_traces(result: Result) -> str:
     """Return the conditions of the traces as text, such as `primes · 8 requests at the same moment · 2 cores`."""
     requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
-    seen: dict[str, dict[str, None]] = {}
-    for name, value in (pair for trace in result.traces for pair in trace.case.values):
-        seen.setdefault(name, {})[axis(name).label(value)] = None
-    same = [
-        *(next(iter(labels)) for name, labels in seen.items() if len(labels) == 1 and name not in ("workers", "users"))
-    ]
-    return " · ".join([*same, f"{formatting.counted(requests, 'request')} at the same moment", cores(result)])
+    sent = f"{formatting.counted(requests, 'request')} at the same moment"
+    return " · ".join([*in_common(result.traces, without=("workers", "users")), sent, cores(result)])
 
 
 def cores(result: Result) -> str:
@@ -83,9 +77,11 @@ def cores(result: Result) -> str:
     return f"{count:g} {'core' if count == 1 else 'cores'}{shared}{others}"
 
 
-def in_common(cases: Sequence[Summary]) -> list[str]:
-    first, differing = cases[0].case, CaseNames(cases).axes
-    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
+def in_common(measured: Sequence[HasCase], without: Collection[str] = ("workers",)) -> list[str]:
+    """Return the labels of the values that all cases share, such as `primes` and `25 users`."""
+    differing = CaseNames(measured).axes
+    first = measured[0].case
+    return labels(first, [name for name, _ in first.values if name not in (*differing, *without)])
 
 
 def rounds_of(cases: Sequence[Summary], records: Sequence[Record]) -> str:
