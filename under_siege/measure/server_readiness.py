@@ -1,32 +1,28 @@
-"""Wait until a server is ready, find the process that listens, and say what to do if the server refuses requests."""
+"""Wait until a server is ready, and find the process that listens."""
 
 import asyncio
 import contextlib
 import math
-import shlex
 from dataclasses import replace
-from urllib.parse import urlsplit
 
 import aiohttp
 import psutil
 
-from under_siege.formatting import legible
 from under_siege.host.docker_run import group_of
 from under_siege.host.known_causes import known_cause
 from under_siege.host.managed_process import LOOK_S, processes
 from under_siege.host.ports import listeners, must_be_its_own, where_it_listens
 from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
+from under_siege.load.request import MixedRequest
 from under_siege.load.streams import fetch_stream
+from under_siege.measure.remedies import Asked, Source, remedy
 from under_siege.measure.server import Server
-from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
-from under_siege.secrets import masked
 
 FINAL_SHARE = 0.1  # final share of the time limit in which failed requests don't replace earlier problems
 RETRIED = (408, 425, 429)  # statuses after which a request may be repeated
 REFUSED_S = 2.0  # a server that refuses the same request for this long will go on
 LONGEST_TASK_S = 60.0
-SHOWN_ROUTES = 6
 
 
 async def until_ready(server: Server, session: aiohttp.ClientSession) -> HttpResponse | None:
@@ -91,7 +87,9 @@ async def _ready_answer(server: Server, session: aiohttp.ClientSession, limit_s:
 def _not_ready(server: Server, seen: str, refusal: HttpResponse | None) -> CaseFailedError:
     """Return the error for a server that did not get ready; `refusal` is the response with which it refuses."""
     if refusal is not None:
-        return CaseFailedError("refused_request", f"{seen}{_remedy(server, refusal)}")
+        return CaseFailedError(
+            "refused_request", f"{seen}{remedy_for(server, refusal, is_ping=server.ping is not None)}"
+        )
     where = where_it_listens(server.pid, server.port) if server.pid is not None else ""
     option = "--ready-within 60s" if server.plan.suite.application else "ready_within under [ping]"
     more = "" if where or known_cause(server.all_stderr()) else f"; if it needs longer, use {option}"
@@ -99,49 +97,21 @@ def _not_ready(server: Server, seen: str, refusal: HttpResponse | None) -> CaseF
     return CaseFailedError("not_ready", f"not ready within {server.limit_s:.3g} s: {why}{more}")
 
 
-def _remedy(server: Server, answer: HttpResponse) -> str:
-    """Return what to do if the server refuses the first request with this response."""
-    status, application = answer.status, server.plan.suite.application
-    if 300 <= status < 400:
-        return redirect_remedy(server, answer, is_ping=server.ping is not None)
-    header = "--header" if application else "headers under [load]"
-    if status in (400, 421):
-        return f"; if it refuses the host {HOST}, use {header} with a Host header that it accepts"
-    if status in (401, 403):
-        return f"; use {header} with the header that it requires, such as Authorization"
-    if status not in (404, 405):
-        return ""
-    option = "--path" if server.ping is None else "--ping"
-    if application is None:
-        option = "path under [load]"
-    routes = application.routes if application else ()
-    method = "another method, or " if status == 405 else ""
-    known = f"one of its routes: {', '.join(routes[:SHOWN_ROUTES])}" if routes else "a path that it has"
-    return f"; use {method}{option} with {known}"
+def remedy_for(server: Server, answer: HttpResponse, one: MixedRequest | None = None, *, is_ping: bool = False) -> str:
+    """Return what to do about a response with an unexpected status, as the end of a sentence.
 
-
-def redirect_remedy(server: Server, answer: HttpResponse, *, is_ping: bool = False) -> str:
-    """Return what to do if the server redirects a request."""
-    try:
-        target = urlsplit(answer.headers.get("location", ""))
-    except ValueError:
-        return ""
-    path = target._replace(scheme="", netloc="", fragment="").geturl()
-    requested = server.ping.path if is_ping and server.ping is not None else server.load_url.removeprefix(server.url)
-    application, headers = server.plan.suite.application, server.plan.load.request.headers
-    has_header = any(name.lower() == "x-forwarded-proto" for name, _ in headers)
-    if target.scheme == "https" and not has_header:
-        if application is None:
-            return '; if a proxy ends TLS in production, use headers = { X-Forwarded-Proto = "https" } under [load]'
-        return "; if a proxy ends TLS in production, use --header 'X-Forwarded-Proto: https'"
-    if path == requested:
-        return "; this server does not read the header X-Forwarded-Proto" if has_header else ""
-    if not path.startswith("/") or (target.netloc and target.netloc != urlsplit(server.url).netloc):
-        return ""
-    option = "--ping" if is_ping else "--path"
-    if application is None:
-        option = f"path under [{'ping' if is_ping else 'load'}]:"
-    return f"; use {option} {shlex.quote(legible(masked(path))[:200])}"
+    Args:
+        one: the request of a mix.
+        is_ping: whether it is the response to a ping.
+    """
+    suite, load = server.plan.suite, server.plan.load
+    path, request = (one.path, one.request) if one else (server.load_url.removeprefix(server.url), load.request)
+    if is_ping and server.ping is not None:
+        path, request = server.ping.path, server.ping.request
+    of_options = Source.APPLICATION if suite.application else Source.URL
+    source = of_options if suite.is_from_options else Source.SUITE
+    routes = suite.application.routes if suite.application else ()
+    return remedy(answer, Asked(server.url, path, request, source, is_ping, bool(load.setup), routes))
 
 
 async def _follow_listener(server: Server) -> None:

@@ -251,8 +251,8 @@ def _note_what_it_sends(answer: HttpResponse, expected: Expectation, record: Rec
     """Record properties of the idle server's response."""
     record.sets_cookies = "set-cookie" in answer.headers
     record.content_encoding = answer.headers.get("content-encoding", "")
-    if isinstance(answer, StreamResponse) and expected.stream:
-        record.idle_events_s = _first_times(answer, expected.stream)
+    if isinstance(answer, StreamResponse) and (stream := expected.first_stream):
+        record.idle_events_s = _first_times(answer, stream)
     if "transfer-encoding" in answer.headers or record.content_encoding:
         record.answer_bytes = -1  # any size is correct, because tools count bytes as sent, and siege even framing
 
