@@ -77,6 +77,37 @@ TRACED_REQUESTS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+GROUPS = {  # heading in --help → options by their parameters
+    "What to measure": (
+        *("task", "workers", "python", "cpus", "memory", "strategies", "quick", "keep_environment", "ready_within"),
+        *("against", "copied"),
+    ),
+    "Requests to an application or a URL": (
+        *("path", "method", "body", "headers", "setup", "ping", "stream", "events", "first"),
+        *("status", "ignored", "any_body"),
+    ),
+    "Load": ("users", "requests", "pause", "arrivals", "rate", "style", "time_s", "rounds", "seed", "faults"),
+    "Decision": ("wanted", "goals", "tolerance"),
+    "Output": ("out", "html", "wide", "traced", "profiled", "side_by_side", "step", "quiet", "_click_default_help"),
+}
+
+
+class GroupedOptions(click.Command):
+    """A command whose help lists its options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options in the groups of `GROUPS`."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        records = {each.name: record for each in options if (record := each.get_help_record(ctx))}
+        groups = {
+            heading: [records.pop(name) for name in names if name in records] for heading, names in GROUPS.items()
+        }
+        for heading, rows in {**groups, "Other options": list(records.values())}.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
 class OneLineErrors(click.Group):
     """A command group that accepts `-h` for help, prints each error as one line on stderr, and then exits with code 2.
 

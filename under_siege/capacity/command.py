@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from under_siege.cli_options import CommonOptions, SiegeTime, measure_and_show, measuring_options, target_options
+from under_siege.cli_options import (
+    CommonOptions,
+    GroupedOptions,
+    SiegeTime,
+    measure_and_show,
+    measuring_options,
+    target_options,
+)
 
 if TYPE_CHECKING:
     from under_siege.record.result import Result
     from under_siege.show.view import View
 
 
-@click.command()
+@click.command(cls=GroupedOptions)
 @click.option("--goal", "goals", multiple=True, help="A goal; may be repeated.  [default: p99 < 1s, ping p99 < 50ms]")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
 @target_options

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from under_siege.cli_options import CommonOptions, LazyChoice, measure_and_show, measuring_options, target_options
+from under_siege.cli_options import (
+    CommonOptions,
+    GroupedOptions,
+    LazyChoice,
+    measure_and_show,
+    measuring_options,
+    target_options,
+)
 
 if TYPE_CHECKING:
     from under_siege.record.result import Result
@@ -19,7 +26,7 @@ def fault_names() -> Sequence[str]:
     return FAULT_OPTIONS
 
 
-@click.command()
+@click.command(cls=GroupedOptions)
 @click.option(
     "--fault", "faults", type=LazyChoice(fault_names), multiple=True, help="Inject only this fault; may be repeated."
 )

@@ -5,13 +5,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from under_siege.cli_options import FILE, Duration, command_line, exit_with, target_options, users_option, writable
+from under_siege.cli_options import (
+    FILE,
+    Duration,
+    GroupedOptions,
+    command_line,
+    exit_with,
+    target_options,
+    users_option,
+    writable,
+)
 
 if TYPE_CHECKING:
     from under_siege.suite.suite_from_application import TargetOptions
 
 
-@click.command()
+@click.command(cls=GroupedOptions)
 @users_option
 @click.option("--time", "time_s", type=Duration(), default="20s", help="How long to sample each server.")
 @target_options

@@ -16,6 +16,7 @@ from under_siege.cli_options import (
     TRACED_REQUESTS,
     WIDE,
     CommonOptions,
+    GroupedOptions,
     Percentage,
     Rounds,
     SiegeTime,
@@ -42,7 +43,7 @@ RATE = "Also measure the strategies for a route at this rate, such as 5/s.  [def
 COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
 
 
-@click.command()
+@click.command(cls=GroupedOptions)
 @target_options
 @users_option
 @click.option("--pause", multiple=True, metavar="TIME", help=PAUSE)

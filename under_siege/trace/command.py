@@ -5,14 +5,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from under_siege.cli_options import FILE, TRACED_REQUESTS, command_line, exit_with, target_options, writable
+from under_siege.cli_options import (
+    FILE,
+    TRACED_REQUESTS,
+    GroupedOptions,
+    command_line,
+    exit_with,
+    target_options,
+    writable,
+)
 
 if TYPE_CHECKING:
     from under_siege.record.result import Result
     from under_siege.suite.suite_from_application import TargetOptions
 
 
-@click.command()
+@click.command(cls=GroupedOptions)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
 @target_options
 @click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
