@@ -20,6 +20,8 @@ _LONG_WORD = 8  # a word of a header, such as the token after `Bearer`, is maske
 
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_]\w*)\}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$?\{[\w.:-]+\}", re.ASCII)
+# What a message shows as the value of a secret name, because it stands for another value.
+_KEPT = re.compile(r"(?:Bearer |Basic )?\$?\$\{[A-Za-z_]\w*\}|(?:Bearer |Basic )\{[\w.]+\}", re.ASCII)
 
 # `token`, `secret` and `key` make a name secret wherever they occur in it. These words do so only as whole words, as in
 # `db_password`, `dbPassword`, `DB_PASSWORD` and `password2`; `author` is none of them.
@@ -196,7 +198,7 @@ def _without_values(text: str, **options: Any) -> str:
 
 
 def _values(
-    text: str, *, kept: re.Pattern[str] = _VARIABLE, forms: "Sequence[_Form] | None" = None
+    text: str, *, kept: re.Pattern[str] = _KEPT, forms: "Sequence[_Form] | None" = None
 ) -> Iterator[tuple[str, int, int]]:
     """Yield the name, the begin and the end of each secret value, except values that match `kept`."""
     place = 0 if _HINT.search(text.lower()) else len(text)

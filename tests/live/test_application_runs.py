@@ -228,7 +228,7 @@ def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path:
     assert {record.server for record in result.records} == {"run_app", "gunicorn-aiohttp"}
     assert "gunicorn was added beside the packages of .venv" in result.suite.choices[0]
     assert {path.name for path in python.parent.iterdir()} == before
-    assert result.suite.checked == BodyRule(ANY).checked()
+    assert result.suite.checked == BodyRule(ANY).checked(is_found=True)
 
 
 def test_a_server_that_can_not_be_added_is_left_out_and_the_others_are_compared(

@@ -46,3 +46,10 @@ def test_a_warning_says_that_a_cache_may_answer_equal_requests(path: str, is_not
     (tmp_path / "suite.toml").write_text(tables)
     ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=tmp_path)
     assert ("if a cache answers" in ran.stderr) is is_noted, ran.stderr
+
+
+def test_what_to_do_about_a_refused_request_of_a_suite_is_said_before_the_load(tmp_path: Path) -> None:
+    write_suite(tmp_path, "/status/401")
+    ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=tmp_path)
+    assert ran.returncode == 1
+    assert "[[load.setup]]" in ran.stderr

@@ -17,7 +17,7 @@ from scripted_server import Running, write_suite
 from under_siege.drill.loaded_server import Users
 from under_siege.host.programs import isolated_tool
 from under_siege.load import DRIVERS
-from under_siege.load.body_rule import ANY, BodyRule
+from under_siege.load.body_rule import ANY, FIELDS, JSON, BodyRule
 from under_siege.load.http_client import client
 from under_siege.load.request import Request, RightAnswer
 from under_siege.load.tool import LoadSpec
@@ -125,11 +125,23 @@ def test_a_request_at_a_given_rate_is_noted_with_the_moment_at_which_it_was_due(
     assert [due_s - begin_s for due_s in sorted(rows.due_s)] == pytest.approx(spec.due_s(), abs=1e-4)
 
 
-@pytest.mark.parametrize(("body", "outcome"), [('{"error": true}', "wrong"), ('{"error": null}', "correct")])
-def test_the_client_finds_an_error_with_status_200(server: Running, body: str, outcome: str) -> None:
-    right = RightAnswer(rule=BodyRule(ANY), answer=b'{"value": 3}')
+COMPARED = [  # a rule, a body, and whether it is correct instead of {"id": 1, "value": 3}
+    (BodyRule(ANY), '{"error": true}', False),
+    (BodyRule(ANY), '{"error": null}', True),
+    (BodyRule(JSON, ignored=("id",)), '{"id": 2, "value": 3}', True),
+    (BodyRule(JSON, ignored=("id",)), '{"id": 2, "value": 4}', False),
+    (BodyRule(FIELDS, (("value", 3),)), '{"id": 2, "value": 3}', True),
+    (BodyRule(FIELDS, (("value", 3),)), '{"id": 2, "value": 4}', False),
+]
+
+
+@pytest.mark.parametrize(("rule", "body", "is_correct"), COMPARED)
+def test_the_client_compares_bodies_by_the_rule(
+    server: Running, rule: BodyRule, body: str, *, is_correct: bool
+) -> None:
+    right = RightAnswer(rule=rule, answer=b'{"id": 1, "value": 3}')
     rows, _ = load(f"{server.url}/text/{quote(body)}", right)
-    assert rows.outcome == [outcome]
+    assert rows.outcome == ["correct" if is_correct else "wrong"]
 
 
 @HEADERS

@@ -36,7 +36,7 @@ def test_a_run_prints_the_table_that_report_prints_and_names_the_file(measured, 
     ran, file, result = measured
     assert ran.returncode == view_of(result).exit_code, ran.stderr
     assert ran.stderr.endswith(f"Raw values: results/{file.name}\n")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.json", file.name)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z\.json", file.name)
     for server in ("2_async", "4_async_processexecutor", "ceiling"):
         assert re.search(rf"^(→ )?[12]? +{server} +\d", ran.stdout, re.MULTILINE)
     assert run_cli("report", str(file)).stdout == ran.stdout
@@ -93,7 +93,7 @@ def answered(record: Record) -> Requests:
 
 def assert_the_machine_was_watched(record: Record) -> None:
     """Check that speed samples and baseline runs were recorded before and after the load."""
-    beats, cpus = record.beats, os.sched_getaffinity(0)
+    beats, cpus = record.speed_samples, os.sched_getaffinity(0)
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s)
     assert min(record.alone_at_s) < 0 < record.load_s < max(record.alone_at_s)

@@ -56,7 +56,7 @@ from under_siege.judge.verdict_rules import FAILED, OK
 from under_siege.record.case import REVISION, axis
 from under_siege.record.result import SCHEMA
 from under_siege.show.case_names import CaseNames, at
-from under_siege.show.columns import noun, text_of
+from under_siege.show.columns import noun, text_of, with_first_text
 from under_siege.show.conditions import identity
 from under_siege.show.notes import footnote, notes
 from under_siege.show.requirement_outcomes import required_as_data, required_table
@@ -124,7 +124,8 @@ def table_of(comparison: ResultComparison) -> Table:
 
 
 def _heading(figure: str, comparison: ResultComparison) -> str:
-    return METRICS[figure].heading(of_streams=comparison.figures != FIGURES)
+    name = METRICS[figure].heading(of_streams=comparison.figures != FIGURES)
+    return with_first_text(name, [side for pair in comparison.cases for side in (pair.base, pair.new) if side])
 
 
 def percent(fraction: float) -> str:
@@ -198,7 +199,7 @@ def _sentences_of_changes(comparison: ResultComparison) -> list[str]:
         if change.judgement in (BETTER, WORSE, TOLERATED) and change.fraction is not None
     ]
     for _, name, change in sorted(known, key=lambda entry: -entry[0]):
-        text = f"{METRICS[change.figure].column} {percent(change.fraction or 0.0)}"
+        text = f"{_heading(change.figure, comparison)} {percent(change.fraction or 0.0)}"
         found.setdefault(change.judgement or "", {}).setdefault(name, []).append(text)
     for pair in comparison.cases:
         if pair.judgement == BETTER and pair.base and pair.base.verdict == FAILED:

@@ -93,7 +93,8 @@ _ROWS = (
         "first_event",
         50,
         "Half of all streams sent their first event within this time after the request, which includes the connection. "
-        "Language-model services call it the time to first token (TTFT).",
+        "Language-model services call it the time to first token (TTFT). In their formats, only events with text "
+        "count, and the column is called `first text`.",
         _first_events,
         column="first event p50",
         in_terminal="first\nevent p50",
@@ -287,12 +288,12 @@ _ROWS = (
     Metric(
         "backlog",
         COUNT,
-        lambda case, _: case.backlog(),
+        lambda case, _: case.median(lambda run: run.record.drain.backlog if run.record.drain else None),
     ),
     Metric(
         "drain_s",
         TIME,
-        lambda case, _: case.drain_s(),
+        lambda case, _: case.median(lambda run: run.record.drain.lasted_s if run.record.drain else None),
     ),
 )
 METRICS = {metric.key: metric for metric in _ROWS}  # in the order of the columns

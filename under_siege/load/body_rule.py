@@ -76,11 +76,17 @@ class BodyRule:
         value = as_json(right)
         return next((path for path in self.ignored if not list(values_at(value, keys_of(path)))), "")
 
-    def checked(self) -> str:
-        """Return a note that describes the comparison, or an empty string if every byte is compared."""
+    def checked(self, *, is_found: bool = False) -> str:
+        """Return a note that describes the comparison, or an empty string if every byte is compared.
+
+        Args:
+            is_found: whether the responses decided how they are compared, and not the user.
+        """
+        differ = "as a whole, such as HTML or lists of different lengths, or in more than 300 fields"
+        any_body = f"because the responses differ {differ}" if is_found else "because bodies may differ (body = any)"
         return {
             SAME: "",
-            ANY: "only the status was checked, because bodies may differ (body = any)",
+            ANY: f"only the status was checked, {any_body}",
             JSON: "compared as JSON, not byte for byte"
             + (f", ignoring {listed(self.ignored, MOST_PATHS)}" if self.ignored else ""),
             FIELDS: f"only the status and these fields were checked: {', '.join(path for path, _ in self.fields)}",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import io
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -22,9 +23,21 @@ from under_siege.secrets import masked, masked_difference
 
 BINARY = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffd]")  # characters that text doesn't contain
 _MOST_MASKED_BYTES = 10_000  # number of bytes to search for secrets; more than a message shows
+MOST_OF_PAGE = 120  # number of characters of an HTML page that a message shows
 IDLE_LIMIT_S = 3600.0  # idle time after which the client would close a connection
 MOST_PING_BYTES = 4_000_000  # maximum size of a body that should be short
 MOST_BODY_BYTES = 64_000_000  # maximum size of any other body; correct bodies may have different sizes
+
+
+def text_of_html(text: str, content_type: str = "") -> str | None:
+    """Return the title and the text of an HTML page, such as that of an error, or None for other text."""
+    if "html" not in content_type.lower() and not re.match(r"\s*<(?:!doctype html|html)\b", text, re.IGNORECASE):
+        return None
+    title = re.search(r"<title\b[^>]*>(.*?)</title", text, re.IGNORECASE | re.DOTALL)
+    rest = re.sub(r"(?is)<(script|style|title)\b.*?(?:</\1\s*>|\Z)|<!--.*?-->", " ", text)
+    parts = [title[1] if title else "", re.sub(r"<[^>]*>?", " ", rest)]
+    words = (" ".join(html.unescape(part).split()) for part in parts)
+    return ": ".join(filter(None, words)) or text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +55,13 @@ class HttpResponse:
         if BINARY.search(text[:60]):
             kind = self.headers.get("content-type", "").partition(";")[0] or "binary data"
             return f"{self.status} with {len(self.body)} bytes of {legible(kind)[:60]}"
-        beginning = text if len(text) <= 60 else f"{text[:57]}..."
+        kind, most = "", 60
+        if text and (page := text_of_html(text, self.headers.get("content-type", ""))) is not None:
+            text, kind, most = page, " of HTML", MOST_OF_PAGE
+        beginning = text if len(text) <= most else f"{text[: most - 3]}..."
         location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
         redirect = f" to {legible(masked(location))[:100]!r}" if location else ""
-        return f"{self.status}{redirect} with {len(self.body)} bytes {' '.join(beginning.split())!r}"
+        return f"{self.status}{redirect} with {len(self.body)} bytes{kind} {' '.join(beginning.split())!r}"
 
     def difference(self, other: "HttpResponse") -> str:
         """Return where the bodies differ, for a message in which both look the same; otherwise, an empty string."""

@@ -130,14 +130,15 @@ def counts(event: bytes, stream: Stream) -> bool:
     """Return whether an event counts as one; in the formats of language models, only text counts."""
     if event == DONE:
         return False
-    return not stream.text or any(_is_in(event, place) for place in stream.text)
+    value = as_json(event) if stream.text else None
+    return not stream.text or any(_is_in(event, value, place) for place in stream.text)
 
 
-def _is_in(event: bytes, place: str) -> bool:
+def _is_in(event: bytes, json: object, place: str) -> bool:
     """Return whether a pattern matches an event, or the value at a path in its JSON is not empty."""
     if pattern := pattern_of(place):
         return re.search(pattern, event.decode(errors="replace")) is not None
-    return any(value not in (None, "", [], {}) for value in values_at(as_json(event), keys_of(place)))
+    return any(value not in (None, "", [], {}) for value in values_at(json, keys_of(place)))
 
 
 def pattern_of(place: str) -> str:
@@ -151,7 +152,7 @@ def places_of_text(events: Iterable[bytes]) -> tuple[str, ...]:
         value = as_json(event)
         for kind, paths in TEXT_FORMATS.values():
             is_alike = isinstance(value, dict) and re.fullmatch(kind, str(value.get("type")))
-            if is_alike and any(_is_in(event, path) for path in paths):
+            if is_alike and any(_is_in(event, value, path) for path in paths):
                 return paths
     return ()
 
@@ -173,6 +174,7 @@ class EventCheck:
         self._stream, self._kind = stream, stream.kind
         self._whole = b"".join(right) if self._kind == CHUNKS else b""
         self._problem = ""
+        self._lacks = rule.problem(b"", b"") if rule.mode == PATTERN else ""  # what is missing so far
         self.seen = self.counted = 0
         self.size_bytes = 0
         self._may_report_errors = self._kind == CHUNKS or any(map(reports_error, right))
@@ -187,13 +189,15 @@ class EventCheck:
     def _compare(self, event: bytes) -> None:
         number, begin = self.seen, self.size_bytes
         self.seen, self.size_bytes = number + 1, begin + len(event)
+        if self._rule.mode == PATTERN and self._lacks:  # it must match somewhere in the response
+            self._lacks = self._rule.problem(event, b"")
         if self._problem or event == DONE:
             return
         if not self._may_report_errors and reports_error(event):
             self._problem = f"an error as event {number + 1}: {quoted_error(event)}"
-        if self._problem or self._rule.mode == ANY:
+        if self._problem or self._rule.mode in (ANY, PATTERN):
             return
-        if self._rule.mode in (PATTERN, FIELDS):
+        if self._rule.mode == FIELDS:
             if problem := self._rule.problem(event, b""):
                 self._problem = f"event {number + 1}: {problem}"
         elif self._kind == CHUNKS:  # where a chunk ends is not part of the content
@@ -212,6 +216,8 @@ class EventCheck:
             return self._problem
         if not self.seen:
             return "no event"
+        if self._lacks:
+            return self._lacks
         if self._stream.text and not self.counted:
             return "no event with text"
         if self._kind == CHUNKS and self._rule.mode == SAME and self._count is not None:

@@ -36,6 +36,7 @@ from under_siege.load.streams import (
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
+from under_siege.measure.server_readiness import remedy_for, until_ready
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, WORKERS, Case
 from under_siege.record.record import CaseFailedError
@@ -59,15 +60,6 @@ OF_REQUESTS = ("setup_failed", "succeeds_once")  # failures that depend only on 
 # Failures that every server of an application would have:
 HOPELESS = ("error_answer", "refused_request", "no_stream", "endless_stream", *OF_REQUESTS)
 BUSY = (429, 503)  # statuses of a server that refuses a request only now
-_BODY = "; use --body with what it expects"
-_EXISTS = '; if an earlier request has created it, put {n} into the path or the body, such as "name": "ann-{n}"'
-OPTIONS_FOR = {  # by status
-    400: _BODY,
-    405: "; use --method with one that it accepts",
-    409: _EXISTS,
-    415: _BODY,
-    422: _BODY,
-}
 CACHED_S, CACHED = 0.1, 3.0  # a warning is shown if the first response took this much longer: in seconds, and a factor
 CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
@@ -247,6 +239,8 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
             break
         except CaseFailedError as failed:  # the measurement of the case will fail for the same reason
             failures.append((case.server, failed))
+            if plan.suite.application is None and failed.code == "error_answer" and len(failures) == 1:
+                watcher.warn(f"{case.server}: {failed}")  # with what to do, unlike the failure of the measurement
         _stop_if_hopeless(plan, case, failures, len(first_cases))
     if not plan.load.mix:
         return expectations[0]
@@ -456,7 +450,7 @@ async def _answers(
     the response to another user follows, too.
     """
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
-        await server.while_alive(server.ready(session))
+        await server.while_alive(until_ready(server, session))
         await server.while_alive(server.set_up(session))
         found = []
         for one in wanted:
@@ -483,7 +477,7 @@ async def _answers(
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
-            await server.while_alive(server.ready(session))
+            await server.while_alive(until_ready(server, session))
             await server.while_alive(server.set_up(session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
@@ -505,7 +499,7 @@ async def _answer(
             named = wanted if wanted.path else None
             answer = await server.send_load_request(session, LONGEST_REFERENCE_S, right, named)
     except TimeoutError:
-        option = "--events 100" if server.is_application else "events = 100 under [load]"
+        option = "--events 100" if plan.suite.application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"
         raise CaseFailedError("endless_stream", f"{server.load_url}: {why}") from None
     except aiohttp.ClientConnectorError as error:
@@ -513,15 +507,11 @@ async def _answer(
     if answer.status != wanted.status:
         path = f"{server.load_url}{wanted.path.removeprefix('/')}"
         what = f"{path} returned {answer.described()}"
-        options = OPTIONS_FOR.get(answer.status, "") if server.is_application else ""
-        if 200 <= answer.status < 300 and plan.suite.is_from_options:
-            options = f"; if this is right, use --status {answer.status}"
-        elif 300 <= answer.status < 400:
-            options = server.redirect_remedy(answer)
-        elif is_repeated and answer.status >= 400 and answer.status not in BUSY:
+        if is_repeated and answer.status >= 400 and answer.status not in BUSY:
             request = wanted.request if wanted.path else plan.load.request
             if "n" not in names_in_request(server.load_url + wanted.path, request):
                 once = f"the same request succeeds only once ({wanted.status}, then {answer.described()})"
                 raise CaseFailedError("succeeds_once", f"{request.method} {path}: {once}; {how_to_vary(request)}")
-        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{options}")
+        remedy = remedy_for(server, answer, wanted if wanted.path else None)
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
     return answer

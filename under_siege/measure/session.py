@@ -274,7 +274,7 @@ def _choices(suite: Suite) -> list[str]:
 def _note_rule(plan: Plan, expectations: Expectations, result: Result) -> None:
     """Note how bodies are compared, if this depends on the responses."""
     if plan.suite.finds_rule and result.suite:
-        checked = next(filter(None, (each.rule.checked() for each in expectations.values())), "")
+        checked = next(filter(None, (each.rule.checked(is_found=True) for each in expectations.values())), "")
         result.suite = made_legible(msgspec.structs.replace(result.suite, checked=checked))
 
 

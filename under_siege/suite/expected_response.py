@@ -102,9 +102,15 @@ class Expectation:
         return len(self.answer) if is_known else -1
 
     @property
+    def first_stream(self) -> Stream | None:
+        """Return how the streams of the only request, or of the first of a mix, are read; None if there are none."""
+        return next((each.stream for _, each in self.each("") if each.stream), self.stream)
+
+    @property
     def read_as(self) -> tuple[str, list[str]]:
         """Return the kind of stream as which responses are read, and which events count; see `Record.stream`."""
-        return (self.stream.kind, list(self.stream.text)) if self.stream else ("", [])
+        stream = self.first_stream
+        return (stream.kind, list(stream.text)) if stream else ("", [])
 
     @property
     def right(self) -> RightAnswer:
