@@ -13,7 +13,7 @@ from under_siege.formatting import capitalized, listed
 from under_siege.record.record import Incident
 from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
-from under_siege.show.case_names import CaseNames, in_brief, with_capital
+from under_siege.show.case_names import CaseNames, in_brief, in_plain_words, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
 from under_siege.show.conditions import began_at, cores, facts, identity, interruption
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
@@ -112,7 +112,11 @@ def figures(outcomes: Sequence[FaultOutcome]) -> Iterator[Figure]:
     for fault in FAULTS.values():
         of_fault = [(each, first) for each in outcomes if each.fault == fault.name and (first := _first(each))]
         if of_fault:
-            plain_names = ", ".join(names.plain(outcome) for outcome, _ in of_fault)
+            plain_names = ", ".join(
+                in_plain_words(outcome.case.server, outcome.title)
+                + names.distinct(outcome.case).removeprefix(outcome.case.server)
+                for outcome, _ in of_fault
+            )
             drawn = [(names.brief(outcome), incident) for outcome, incident in of_fault]
             yield Figure(
                 f"drill-{fault.name}",

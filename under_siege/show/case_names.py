@@ -110,9 +110,12 @@ class CaseNames:
 
     def brief(self, one: Titled, *details: str) -> str:
         """Return a name as in `in_brief`, with the values of the case if there are several cases of its server."""
-        server = one.case.server
-        is_only = len({case for case in self.cases if case.server == server}) == 1
-        return in_brief(server, one.title, *details, name=server if is_only else self.name(one.case))
+        return in_brief(one.case.server, one.title, *details, name=self.distinct(one.case))
+
+    def distinct(self, case: Case) -> str:
+        """Return the server if no other case has it, or else the name of the case."""
+        has_twin = any(other.server == case.server and other != case for other in self.cases)
+        return self.name(case) if has_twin else case.server
 
     def in_sentence(self, one: Titled) -> str:
         """Return a name with an article, and the name in tables, such as `a process pool (4_async_processexecutor)`."""
