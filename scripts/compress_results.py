@@ -21,8 +21,8 @@ def compress(path: Path) -> Path:
     """Replace a result file by its compressed form, and return the path of the new file."""
     result = load(path)
     for record in (*result.records, *(step.record for step in result.steps)):
-        record.beats.at_s[:] = [round(at_s, 2) for at_s in record.beats.at_s]
-        record.beats.took_s[:] = [round(took_s, 7) for took_s in record.beats.took_s]
+        record.speed_samples.at_s[:] = [round(at_s, 2) for at_s in record.speed_samples.at_s]
+        record.speed_samples.took_s[:] = [round(took_s, 7) for took_s in record.speed_samples.took_s]
     compressed = path if path.suffix == ".gz" else path.with_name(f"{path.name}.gz")
     save(result, compressed)
     if compressed != path:

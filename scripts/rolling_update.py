@@ -39,6 +39,7 @@ from under_siege.load.http_client import client
 from under_siege.measure.plan import Plan, make_plan, new_record
 from under_siege.measure.prepare import with_environments
 from under_siege.measure.server import Server, running
+from under_siege.measure.server_readiness import until_ready
 from under_siege.show.progress_bar import ProgressBar
 from under_siege.suite.selection import suite_of
 
@@ -168,7 +169,7 @@ async def ready_instance(plan: Plan, server: str, session: aiohttp.ClientSession
     """Run an instance of the server, and yield it once it is ready."""
     case = next(case for case in plan.cases if case.server == server)
     async with running(plan, case, new_record(plan, case, 0.0, 1), Services()) as instance:
-        await instance.ready(session)
+        await until_ready(instance, session)
         yield instance
 
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, SUPPORT
 from fake_load import SilentWatcher
 
-from under_siege.lesson.claims import HOLDS, NOT_HERE, Figure, ResultView, decide, exact
+from under_siege.lesson.claims import HOLDS, NOT_HERE, ClaimValue, ResultView, decide, exact
 from under_siege.lesson.exercise_check import NOT_DECIDED, SOLVED, CheckReport
 from under_siege.lesson.step import Claim, all_exercises
 from under_siege.measure.plan import make_plan
@@ -64,13 +64,13 @@ class _Points:
     def __init__(self, view: ResultView) -> None:
         self._view, self.cpus = view, view.cpus
 
-    def figure(self, metric: str, case: str) -> Figure:
+    def figure(self, metric: str, case: str) -> ClaimValue:
         return self._exact(self._view.figure(metric, case))
 
-    def base(self, metric: str, base: str, case: str) -> Figure:
+    def base(self, metric: str, base: str, case: str) -> ClaimValue:
         return self._exact(self._view.base(metric, base, case))
 
-    def _exact(self, figure: Figure) -> Figure:
+    def _exact(self, figure: ClaimValue) -> ClaimValue:
         return figure if figure.value is None else exact(figure.value, figure.text)
 
 

@@ -19,7 +19,7 @@ from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.load.answer_check import check_interval_s
 from under_siege.measure.duration import Length
-from under_siege.measure.load_run import compute_bare, processes_for
+from under_siege.measure.load_run import processes_for, run_ceiling
 from under_siege.measure.plan import new_record
 from under_siege.paths import script
 from under_siege.record.case import Case
@@ -84,7 +84,7 @@ def length(record: Record) -> Length:
 
 def computed(task: str, users: int, time_s: float = 1.0) -> Record:
     case, record = new_bare(task, users, time_s)
-    asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
+    asyncio.run(run_ceiling(case, interpreter(), EXPECTED, record, length(record), lambda: None))
     return record
 
 
@@ -101,7 +101,7 @@ def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]
             if len(seen) == users:
                 all_answered.set()
 
-        running = asyncio.ensure_future(compute_bare(case, interpreter(), EXPECTED, record, length(record), tell))
+        running = asyncio.ensure_future(run_ceiling(case, interpreter(), EXPECTED, record, length(record), tell))
         worked = asyncio.ensure_future(all_answered.wait())
         await asyncio.wait({running, worked}, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(asyncio.CancelledError):
@@ -196,7 +196,7 @@ CHILD_EXITS = ("os.fork() or time.sleep(60); os._exit(3)", "exit code 3")
 def test_a_failing_task_fails_the_ceiling_and_the_error_contains_the_cause(body, how, reason) -> None:
     case, record = new_bare(write_task("jobs", body.format(how=how)), 3)
     with pytest.raises(CaseFailedError) as failed:
-        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
+        asyncio.run(run_ceiling(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
     assert failed.value.code == "died"
     assert reason in str(failed.value)
     assert not offspring(os.getpid())

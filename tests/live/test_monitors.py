@@ -32,22 +32,22 @@ def test_the_speed_probe_samples_every_cpu_during_a_case_and_exits_after_the_run
     async def listen() -> list[psutil.Process]:
         async with speed_probe() as ticking:
             async with ticking.beside(record):
-                assert await until(lambda: min(record.beats.cpu.count(cpu) for cpu in cpus) >= 10, LIMIT_S)
+                assert await until(lambda: min(record.speed_samples.cpu.count(cpu) for cpu in cpus) >= 10, LIMIT_S)
             family = psutil.Process().children(recursive=True)
-            before = len(record.beats.at_s)
+            before = len(record.speed_samples.at_s)
             await asyncio.sleep(0.2)
-            assert len(record.beats.at_s) == before  # samples outside a case are dropped
+            assert len(record.speed_samples.at_s) == before  # samples outside a case are dropped
         return family
 
     family = asyncio.run(listen())
     assert len(family) == 1 + len(cpus)  # the supervisor, and a process for each CPU
     assert all(gone(process) for process in family)
     for cpu in cpus:
-        at_s = [at for at, of in zip(record.beats.at_s, record.beats.cpu, strict=True) if of == cpu]
+        at_s = [at for at, of in zip(record.speed_samples.at_s, record.speed_samples.cpu, strict=True) if of == cpu]
         assert at_s == sorted(at_s)
         assert set(record.cpu_times.busy_s) == set(cpus)
-    assert all(0 < took_s < 0.05 for took_s in record.beats.took_s)
-    assert abs(record.beats.at_s[-1] - time.monotonic()) < 60  # the clock that the bench uses
+    assert all(0 < took_s < 0.05 for took_s in record.speed_samples.took_s)
+    assert abs(record.speed_samples.at_s[-1] - time.monotonic()) < 60  # the clock that the bench uses
 
 
 def test_the_speed_probe_exits_when_its_output_is_closed() -> None:
@@ -103,7 +103,7 @@ def test_baseline_runs_after_a_case_are_reused_before_the_next_case(monkeypatch)
                 before = len(one.alone_at_s)
                 await alone.perform(one)  # these baseline runs follow the load
                 since_s = one.alone_at_s[before]
-                assert await until(lambda: one.beats.at_s[-1:] > [since_s], LIMIT_S)
+                assert await until(lambda: one.speed_samples.at_s[-1:] > [since_s], LIMIT_S)
             async with ticking.beside(other, alone.fresh_since_s(other)):
                 await alone.perform(other)
                 assert other.alone_at_s == one.alone_at_s[before:]
@@ -114,8 +114,10 @@ def test_baseline_runs_after_a_case_are_reused_before_the_next_case(monkeypatch)
             return since_s
 
     since_s = asyncio.run(go())
-    assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
-    assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
+    assert since_s <= other.speed_samples.at_s[0] <= max(at_s for at_s in one.speed_samples.at_s)
+    assert len(set(zip(other.speed_samples.at_s, other.speed_samples.cpu, strict=True))) == len(
+        other.speed_samples.at_s
+    )
 
 
 def test_a_long_task_has_one_baseline_run_before_and_one_after_a_case() -> None:

@@ -93,7 +93,7 @@ def answered(record: Record) -> Requests:
 
 def assert_the_machine_was_watched(record: Record) -> None:
     """Check that speed samples and baseline runs were recorded before and after the load."""
-    beats, cpus = record.beats, os.sched_getaffinity(0)
+    beats, cpus = record.speed_samples, os.sched_getaffinity(0)
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s)
     assert min(record.alone_at_s) < 0 < record.load_s < max(record.alone_at_s)

@@ -311,7 +311,7 @@ class _Siege:
             self.record.requests.add(PING, sent_s=at_s, ended_s=at_s + waited_s, status=200, outcome=CORRECT)
 
     def _probe(self) -> None:
-        beats, every = self.record.beats, 1 / self._machine._probes_per_s
+        beats, every = self.record.speed_samples, 1 / self._machine._probes_per_s
         for cpu in range(2):
             at_s = np.arange(-0.65 + every / 2 * cpu, self.record.load_s + 0.65, every)
             speed = self._speed[cpu, ((at_s + BEFORE_S) / STEP_S).astype(int)]
@@ -355,7 +355,8 @@ def _recordings() -> list[Floats]:
         parts = []
         for record in load(path).records:
             cpu, at_s, took_s = (
-                np.asarray(column) for column in (record.beats.cpu, record.beats.at_s, record.beats.took_s)
+                np.asarray(column)
+                for column in (record.speed_samples.cpu, record.speed_samples.at_s, record.speed_samples.took_s)
             )
             steps = np.arange(0.0, record.load_s, STEP_S)
             parts.append([np.interp(steps, at_s[cpu == each], took_s[cpu == each]) for each in (0, 1)])

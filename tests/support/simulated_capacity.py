@@ -210,7 +210,7 @@ def _record(
 ) -> Record:
     record = record_of("3_some", number, users=25, time_s=time_s, load_s=until_s, workers=server.workers)
     record.case_s = until_s + CASE_BESIDE_S
-    record.beats = machine.beats(until_s + 1, min(2, server.workers))
+    record.speed_samples = machine.speed_samples(until_s + 1, min(2, server.workers))
     record.idle_answer_s = float(min(waits))
     cpu_s = record.idle_answer_s * outcome.count(CORRECT) * (1.0 if server.computes else 0.02)
     record.samples.cpu_s[:] = np.linspace(0.0, cpu_s, len(record.samples.at_s)).tolist()

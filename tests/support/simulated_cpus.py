@@ -44,7 +44,7 @@ class Machine:
         """Return the mean speed of the first `cpus` CPUs until `now_s`."""
         return float(np.mean([np.interp(self.now_s, self.time_s, work) for work in self.work_s[:cpus]]) / self.now_s)
 
-    def beats(self, until_s: float, cpus: int) -> SpeedSamples:
+    def speed_samples(self, until_s: float, cpus: int) -> SpeedSamples:
         """Return the samples of the speed probe from `now_s` on."""
         at_s = np.arange(0.0, until_s, PROBE_EVERY_S)
         place = ((self.now_s + at_s) / GRID_S).astype(int)

@@ -71,9 +71,9 @@ def vary(record, rng, noise) -> None:
 
 def add_beats(record, speed, workers, rng) -> None:
     at_s = np.repeat(np.arange(-1, TIME_S + 1, 0.05), CPUS)
-    record.beats.at_s.extend(at_s.tolist())
-    record.beats.cpu.extend(list(range(CPUS)) * (len(at_s) // CPUS))
-    record.beats.took_s.extend((BEAT_S / speed * np.exp(rng.normal(0, 0.01, len(at_s)))).tolist())
+    record.speed_samples.at_s.extend(at_s.tolist())
+    record.speed_samples.cpu.extend(list(range(CPUS)) * (len(at_s) // CPUS))
+    record.speed_samples.took_s.extend((BEAT_S / speed * np.exp(rng.normal(0, 0.01, len(at_s)))).tolist())
     record.cpu_times.at_s[:] = np.arange(-1, TIME_S + 1, 0.25).tolist()
     for cpu in range(CPUS):
         record.cpu_times.busy_s[cpu] = [at_s * workers / CPUS for at_s in record.cpu_times.at_s]

@@ -10,7 +10,7 @@ import yaml
 from conftest import ROOT
 from source_code import script
 
-from under_siege.lesson.claims import HOLDS, Figure, ResultView, decide, exact
+from under_siege.lesson.claims import HOLDS, ClaimValue, ResultView, decide, exact
 from under_siege.lesson.step import Claim
 from under_siege.record.result import load
 from under_siege.show.html_page import Explained
@@ -58,11 +58,11 @@ class TableView:
     def __init__(self, rows: dict[str, dict[str, Any]]) -> None:
         self._rows = rows
 
-    def figure(self, metric: str, case: str) -> Figure:
+    def figure(self, metric: str, case: str) -> ClaimValue:
         cell = self._rows[case][metric]
         return exact(cell.value, cell.text)
 
-    def base(self, metric: str, base: str, _case: str) -> Figure:
+    def base(self, metric: str, base: str, _case: str) -> ClaimValue:
         return self.figure(metric, base)
 
 

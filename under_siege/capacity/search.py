@@ -18,7 +18,7 @@ from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed
 from under_siege.judge.goal import Goal, goal
 from under_siege.judge.metrics import OF_STREAMS
 from under_siege.measure.duration import Length, in_words
-from under_siege.measure.load_run import compute_bare
+from under_siege.measure.load_run import run_ceiling
 from under_siege.measure.plan import Plan, make_plan, new_record
 from under_siege.measure.session import Reporting, Session, run_session
 from under_siege.paths import USERS
@@ -230,7 +230,7 @@ class CapacityRun:
         async with beside_the_machine(record, probe, None):
             try:
                 python, folder = self.plan.pythons[case.python], self.plan.suite.folder
-                await compute_bare(
+                await run_ceiling(
                     case, python, expected, record, length, self.session.watcher.answer_came, folder=folder
                 )
             except CaseFailedError as failed:

@@ -13,16 +13,14 @@ from under_siege.judge.cpu_speed_over_time import speeds_of
 from under_siege.judge.estimators import SHORTEST_S, Rows, Waits, first_events, gaps
 from under_siege.judge.goal import Goal, goal
 from under_siege.judge.metrics import METRICS
-from under_siege.judge.round_statistics import Round
-from under_siege.judge.speed_correction import other_work
 from under_siege.record.record import RateStep
 from under_siege.record.requests import LATE, LOAD, PING
 
 Floats = NDArray[np.float64]
+Samples = tuple[Floats, Floats]
 
-MOST_DELAY = (
-    0.1  # delay before a request is sent, as a share of the strictest limit; if it is longer, the step is ignored
-)
+# Delay before a request is sent, as a share of the strictest limit; if it is longer, the step is ignored.
+MOST_DELAY = 0.1
 CPU_BOUND = 0.5  # minimum CPU time of a CPU-bound task, as a share of the response time of the idle server
 AWAKE = 0.9  # share of a CPU; if the load generator uses or waits for more, the step is ignored
 REPLICATES = 300
@@ -39,81 +37,61 @@ OUTCOMES = {
 }
 
 
-def _at_least(values_s: Floats) -> Floats:
-    return np.maximum(values_s, SHORTEST_S)
-
-
 class StepMetrics:
     """The metrics of a step, in which refused, lost and wrongly answered requests have infinite latency."""
 
     def __init__(self, step: RateStep) -> None:
+        record, rows = step.record, Rows.of(step.record.requests, LOAD)
         self.step = step
-        self.record = step.record
+        self.record = record
         self.case = step.case
-        self.per_s, self.goals = step.arrivals_per_s, tuple(map(goal, step.goals))
-        rows = Rows.of(step.record.requests, LOAD)
-        self.rows = rows[np.argsort(rows.due_s, kind="stable")]
+        self.per_s = step.arrivals_per_s
+        self.goals = tuple(map(goal, step.goals))
+        self.rows = rows = rows[np.argsort(rows.due_s, kind="stable")]
+        self.failure = "" if len(rows) else "no request was sent"  # why the step has no data; empty if it has data
+        if record.failure:
+            self.failure = record.failure.message
+        self.startup_s = max(0.0, (record.case_s or 0.0) - step.seen_until_s)  # to start and stop the server
+        # The latency limit for goodput: the limit of the strictest response-time goal.
+        limits_s = (each.limit for each in self.goals if each.figure.startswith("response_"))
+        self.in_time_s = min(limits_s, default=math.inf)
+        self.right = rows.is_correct
+        self._has_failed = ~rows.is_correct & ~rows.is_open
+        # When each request was due, and its latency since then, by kind of latency.
+        self.samples = {"response": (rows.due_s, _at_least(np.where(self._has_failed, np.inf, rows.waited_s)))}
+        self.samples["ping"] = self._pings()
+        self.samples["first_event"] = self.samples["gap"] = np.empty(0), np.empty(0)
+        if record.stream:
+            firsts_s = np.where(self._has_failed, np.inf, first_events(rows).waited_s)
+            self.samples["first_event"] = rows.due_s, _at_least(firsts_s)
+            self.samples["gap"] = self._gaps()
+        self.waits_s = self.samples["response"][1]
+        used_s, answered = record.samples.cpu_s, int(np.sum(self.right))
+        self.cpu_s = (used_s[-1] - used_s[0]) / answered if len(used_s) > 1 and answered else None  # per response
+        self.memory_bytes = max(record.samples.memory_bytes, default=None)  # of the server and its children
+        # How long after its due time a request was sent (p99). If it is long, the load generator was the bottleneck.
+        self.late_s = max(0.0, float(np.percentile(rows.sent_s - rows.due_s, 99))) if len(rows) else 0.0
+        is_late = self.late_s > MOST_DELAY * min(self.in_time_s, 1.0)
+        self.is_limited = is_late or (step.generator_awake or 0.0) > AWAKE
 
-    @property
-    def failure(self) -> str:
-        """Return why the step has no data, or an empty string if it has data."""
-        if self.record.failure is not None:
-            return self.record.failure.message
-        return "" if len(self.rows) else "no request was sent"
-
-    @cached_property
-    def waits_s(self) -> Floats:
-        """Return the latency of each request, measured from its due time; a failed request has an infinite one."""
-        return _at_least(np.where(self._has_failed, np.inf, self.rows.waited_s))
-
-    @cached_property
-    def _has_failed(self) -> NDArray[np.bool_]:
-        return ~self.rows.is_correct & ~self.rows.is_open
-
-    @cached_property
-    def _pings(self) -> tuple[Floats, Floats]:
-        """Return when each ping was due, and its latency."""
+    def _pings(self) -> Samples:
         pings = Rows.of(self.record.requests, PING)
         pings = pings[pings.due_s <= self.step.seen_until_s]
         is_known = pings.is_correct | (pings.outcome == LATE)
         return pings.due_s, _at_least(np.where(is_known, pings.waited_s, np.inf))
 
-    @cached_property
-    def _first_events(self) -> tuple[Floats, Floats]:
-        """Return when each stream was due, and the time from then to its first event; infinite if the stream failed."""
-        if not self.record.stream:
-            return np.empty(0), np.empty(0)
-        return self.rows.due_s, _at_least(np.where(self._has_failed, np.inf, first_events(self.rows).waited_s))
-
-    @cached_property
-    def _gaps(self) -> tuple[Floats, Floats]:
+    def _gaps(self) -> Samples:
         """Return when the stream of each gap was due, and the gap; all gaps of a stream that failed are infinite.
 
         The last gap of an unfinished stream lasts until the end of the step.
         """
-        due_s, gaps_s = list[Floats](), list[Floats]()
+        due_s, gaps_s = [np.empty(0)], [np.empty(0)]
         for index in np.flatnonzero(np.isfinite(self.rows.first_s)):
             row = self.rows[index : index + 1]
             waited_s = np.full(len(row.gaps_s[0]) + 1, np.inf) if self._has_failed[index] else gaps(row).waited_s
             gaps_s.append(_at_least(waited_s))
             due_s.append(np.full(len(waited_s), row.due_s[0]))
-        return np.concatenate([*due_s, np.empty(0)]), np.concatenate([*gaps_s, np.empty(0)])
-
-    def samples(self, kind: str) -> tuple[Floats, Floats]:
-        """Return when each request of a kind of latency was due, and its latency."""
-        if kind == "response":
-            return self.rows.due_s, self.waits_s
-        return {"ping": self._pings, "first_event": self._first_events, "gap": self._gaps}[kind]
-
-    @property
-    def right(self) -> NDArray[np.bool_]:
-        """Return whether each request was answered correctly."""
-        return self.rows.is_correct
-
-    @property
-    def in_time_s(self) -> float:
-        """Return the latency limit for goodput, in seconds: the limit of the strictest response-time goal."""
-        return min((goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=math.inf)
+        return np.concatenate(due_s), np.concatenate(gaps_s)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -126,7 +104,7 @@ class StepMetrics:
         """Return the value of one of `METRICS`, or None if it is unknown; percentiles may be infinite."""
         metric = METRICS[key]
         if metric.percent:
-            waits = self.samples(metric.latency)[1]
+            waits = self.samples[metric.latency][1]
             return Waits(waits, np.ones(len(waits), dtype=bool)).percentile(metric.percent)
         return {
             "availability_pct": 100 * float(np.mean(self.right)) if len(self.right) else None,
@@ -152,7 +130,7 @@ class StepMetrics:
     def _log_excesses(self, goal: Goal) -> Floats:
         metric = METRICS[goal.figure]
         if metric.percent:
-            due_s, values = self.samples(metric.latency)
+            due_s, values = self.samples[metric.latency]
             logs = self._resampled(due_s, values / goal.limit, metric.percent / 100)
             if (measured_s := self.value(goal.figure)) is not None:
                 logs[0] = math.log(measured_s / goal.limit)  # what is shown decides whether the goal is met
@@ -181,11 +159,6 @@ class StepMetrics:
         return np.asarray(logs)
 
     @property
-    def startup_s(self) -> float:
-        """Return how many seconds it took to start and stop the server."""
-        return max(0.0, (self.record.case_s or 0.0) - self.step.seen_until_s)
-
-    @property
     def answered_per_s(self) -> float:
         """Return the rate of correct responses, without the first quarter of the step."""
         ended_s, until_s = self.rows.ended_s[self.right], self.step.seen_until_s
@@ -197,36 +170,12 @@ class StepMetrics:
         return self.per_s * float(np.mean(self.right & (self.waits_s <= self.in_time_s)))
 
     @cached_property
-    def cpu_s(self) -> float | None:
-        """Return the CPU time that the server and its children used per correct response."""
-        used, answered = self.record.samples.cpu_s, int(np.sum(self.right))
-        return (used[-1] - used[0]) / answered if len(used) > 1 and answered else None
-
-    @property
-    def memory_bytes(self) -> float | None:
-        """Return the peak memory of the server and its children."""
-        return max(self.record.samples.memory_bytes, default=None)
-
-    @cached_property
     def speed(self) -> float | None:
         """Return the speed of the CPUs if the task is CPU-bound, or None if it is unknown or has no effect."""
         idle_s, speeds = self.record.idle_answer_s, speeds_of(self.record)
         is_cpu_bound = bool(self.cpu_s and idle_s and self.cpu_s > CPU_BOUND * idle_s)
         return speeds.mean(0.0, max(0.1, self.step.seen_until_s)) if speeds and is_cpu_bound else None
 
-    @property
-    def by_others(self) -> float:
-        """Return the share of all CPU time that other programs used."""
-        return other_work(Round(self.record))
 
-    @cached_property
-    def late_s(self) -> float:
-        """Return the 99th percentile of the delay between a request's due time and its sending."""
-        late = self.rows.sent_s - self.rows.due_s
-        return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
-
-    @property
-    def is_limited(self) -> bool:
-        """Return whether the load generator was the bottleneck rather than the server."""
-        is_late = self.late_s > MOST_DELAY * min(self.in_time_s, 1.0)
-        return is_late or (self.step.generator_awake or 0.0) > AWAKE
+def _at_least(values_s: Floats) -> Floats:
+    return np.maximum(values_s, SHORTEST_S)

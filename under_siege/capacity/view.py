@@ -12,10 +12,12 @@ from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
 from under_siege.judge.metrics import METRICS, OF_STREAMS
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import other_work
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.columns import with_first_text
-from under_siege.show.conditions import began_at, cores, facts, identity
+from under_siege.show.conditions import began_at, cores, facts, identity, interruption
 from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
@@ -42,10 +44,11 @@ class NamedCapacity(NamedTuple):
 
 def view(result: Result) -> View:
     """Return all that `bench.py capacity` shows."""
-    several = named(capacities_of(result))
+    several, interrupted = named(capacities_of(result)), interruption(result)
     return View(
         "Capacity",
-        [Paragraph(sentence) for sentence in conclusion(several, result.left_out)],
+        [Paragraph(sentence) for sentence in (interrupted,) if sentence]
+        + [Paragraph(sentence) for sentence in conclusion(several, result.left_out, is_whole=not interrupted)],
         [_table(several), _table_of_steps(several)],
         footnotes=_footnotes(result, several),
         figures=list(figures(several)),
@@ -63,10 +66,16 @@ def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
     return [NamedCapacity(each, names.name(each.case), names.plain(each), names.brief(each)) for each in capacities]
 
 
-def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
-    """Yield sentences about the best server, about problems of individual servers, and about the measurement."""
+def conclusion(
+    several: Sequence[NamedCapacity], left_out: Sequence[SkippedServer] = (), *, is_whole: bool = True
+) -> Iterator[str]:
+    """Yield sentences about the best server, about problems of individual servers, and about the measurement.
+
+    Args:
+        is_whole: whether the search ran to its end; otherwise, no server is called the best.
+    """
     best, others = _best(several)
-    if best:
+    if best and is_whole:
         of_ceiling = best.capacity.of_ceiling
         share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
         goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
@@ -81,7 +90,7 @@ def conclusion(several: Sequence[NamedCapacity], left_out: Sequence[SkippedServe
             f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
             "Latency includes this delay, because it is measured from when a request was due."
         )
-    most = max((step.by_others for step in steps), default=0.0)
+    most = max((other_work(Round(step.record)) for step in steps), default=0.0)
     if most > NOTED_BY_OTHERS:
         yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
     if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:

@@ -134,7 +134,7 @@ async def stop(context: FaultContext) -> None:
     answered = counts["answered"]
     seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": counts["refused"]}
     seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - (context.incident.fault_at_s or 0.0)}
-    if (status := server.exit_status()) is not None:
+    if server.started and (status := server.started.poll()) is not None:
         seen["exit"] = status
 
 

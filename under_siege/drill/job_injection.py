@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 from under_siege.drill.injection import NEVER, Need, kill_busiest, was_sent
 from under_siege.drill.loaded_server import FaultContext
 from under_siege.host.managed_process import until
+from under_siege.measure.server_readiness import until_ready
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import CORRECT, LOAD, WRONG
 
@@ -40,8 +41,9 @@ async def kill_the_server_with_jobs(context: FaultContext) -> None:
     if not was_sent(context, lambda: context.signal(signal.SIGKILL)):
         return
     await until(lambda: not context.server.alive(), DEATH_LIMIT_S)
-    await context.server.start_again()
-    await context.server.ready(context.session)
+    await context.server.stop()
+    context.server.begin()
+    await until_ready(context.server, context.session)
     await _poll_all(context, jobs)
 
 

@@ -243,7 +243,7 @@ class FaultContext:
         """Run load and pings; the body of the context starts once the rate before the fault has been measured."""
         incident = self.incident
         async with generator() as sending:
-            await sending.set_up(self.server.setup, self.server.url, USERS)
+            await sending.set_up(self.server.plan.load.setup, self.server.url, USERS)
             self.began_s = time.monotonic()
             pinging = probing(
                 self.session, self.server.url, self.server.ping, 1.0, incident.requests, self.began_s, PING_EVERY_S
@@ -267,7 +267,7 @@ class FaultContext:
             return requests.rows(range(before, len(requests))).only(LOAD).outcome
 
         async with generator() as sending:
-            await sending.set_up(self.server.setup, self.server.url, 0)
+            await sending.set_up(self.server.plan.load.setup, self.server.url, 0)
             self.began_s = time.monotonic()
             await self._begin(sending, due_s=[0.0] * count, timeout_s=timeout_s)
             yield outcomes

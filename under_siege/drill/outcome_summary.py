@@ -74,7 +74,16 @@ def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) 
     without = "" if sound else without
     if fault != CONTROL and sound and not any(figures.get("before_per_s", 1.0) for figures in sound):
         failure, sound = failure or NOTHING_BEFORE, []  # a rate of 0 would seem to recover at once, or to be lost
-    return FaultOutcome(case, rounds[0].title, fault, tuple(rounds), _medians(sound), without, failure, unusable)
+    return FaultOutcome(
+        case=case,
+        title=rounds[0].title,
+        fault=fault,
+        incidents=tuple(rounds),
+        figures=_medians(sound),
+        without=without,
+        failure=failure,
+        unusable=unusable,
+    )
 
 
 def _medians(rounds: Sequence[Figures]) -> Figures:

@@ -15,7 +15,7 @@ from under_siege.record.requests import CORRECT, LOAD, PING
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, with_capital
 from under_siege.show.charts import Chart, Rows, kind, layer, quantity
-from under_siege.show.conditions import began_at, cores, facts, identity
+from under_siege.show.conditions import began_at, cores, facts, identity, interruption
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Paragraph, Row, Table, Tone, View
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
@@ -31,7 +31,7 @@ MOST_ON_SLIDE = 12
 def view(result: Result) -> View:
     """Return the view of a drill."""
     outcomes = fault_outcomes(result.incidents)
-    sentences = conclusion(outcomes, result.left_out)
+    sentences = filter(None, [interruption(result), *conclusion(outcomes, result.left_out)])
     return View(
         title="Which servers survive faults?",
         headline=[Paragraph(sentence, is_main=not index) for index, sentence in enumerate(sentences)],

@@ -79,14 +79,14 @@ class SpeedProbe:
         while sample[0] - self._recent[0][0] > KEPT_SAMPLES_S:
             self._recent.popleft()
         if self._record is not None:
-            append_row(self._record.beats, *sample)
+            append_row(self._record.speed_samples, *sample)
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
         """Record the recent samples since `since_s` and, while the context is active, new samples and CPU times."""
         for sample in self._recent:
             if sample[0] >= since_s:
-                append_row(record.beats, *sample)
+                append_row(record.speed_samples, *sample)
         self._record = record
         try:
             async with in_background(_record_cpu_times(record)):
@@ -190,5 +190,5 @@ async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: LoneTa
         if baseline:
             await baseline.perform(record)
     zero_s = began_s if record.load_began_s is None else record.load_began_s
-    for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
+    for column in (record.speed_samples.at_s, record.cpu_times.at_s, record.alone_at_s):
         column[:] = [round(at_s - zero_s, 4) for at_s in column]

@@ -34,9 +34,9 @@ class Speeds:
     """
 
     def __init__(self, record: Record) -> None:
-        beats = record.beats
-        at_s, took_s, cpu = (np.asarray(column) for column in (beats.at_s, beats.took_s, beats.cpu))
-        self._cpus = sorted(set(beats.cpu))
+        samples = record.speed_samples
+        at_s, took_s, cpu = (np.asarray(column) for column in (samples.at_s, samples.took_s, samples.cpu))
+        self._cpus = sorted(set(samples.cpu))
         self._at_s: Floats = np.arange(at_s.min(), max(at_s.max(), at_s.min() + STEP_S), STEP_S)
         self._ends_s: Floats = self._at_s + STEP_S
         took_s = np.maximum(took_s, SHORTEST_SAMPLE_S)
@@ -127,7 +127,7 @@ class Speeds:
 
 def speeds_of(record: Record) -> Speeds | None:
     """Return the speeds of the CPUs, or None if there are too few samples."""
-    return Speeds(record) if len(record.beats.at_s) >= FEWEST_SAMPLES else None
+    return Speeds(record) if len(record.speed_samples.at_s) >= FEWEST_SAMPLES else None
 
 
 def _medians_of_three(values: Floats) -> Floats:

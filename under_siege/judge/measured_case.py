@@ -97,11 +97,3 @@ class MeasuredCase:
         """Return the number of workers that the server reported or, if it reported none, that it was started with."""
         given = self.rounds[0].case.get("workers")
         return self.rounds[0].record.workers or (given if isinstance(given, int) else None)
-
-    def backlog(self) -> float | None:
-        """Return the number of queued jobs when the load ended."""
-        return self.median(lambda run: run.record.drain.backlog if run.record.drain else None)
-
-    def drain_s(self) -> float | None:
-        """Return the time from the end of the load until the server was idle."""
-        return self.median(lambda run: run.record.drain.lasted_s if run.record.drain else None)

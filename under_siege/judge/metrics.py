@@ -288,12 +288,12 @@ _ROWS = (
     Metric(
         "backlog",
         COUNT,
-        lambda case, _: case.backlog(),
+        lambda case, _: case.median(lambda run: run.record.drain.backlog if run.record.drain else None),
     ),
     Metric(
         "drain_s",
         TIME,
-        lambda case, _: case.drain_s(),
+        lambda case, _: case.median(lambda run: run.record.drain.lasted_s if run.record.drain else None),
     ),
 )
 METRICS = {metric.key: metric for metric in _ROWS}  # in the order of the columns

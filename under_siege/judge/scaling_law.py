@@ -28,7 +28,7 @@ FEWEST_FOR_SCALING = 5  # minimum number of points: three to fit the parameters,
 DOUBTED = 1 - CONFIDENCE
 
 
-class Part(NamedTuple):
+class Parameter(NamedTuple):
     """A parameter with its 95 % confidence interval."""
 
     value: float
@@ -40,9 +40,9 @@ class Part(NamedTuple):
 class Scaling:
     """The Universal Scalability Law, fitted to a server's rates, and how far the rates deviate from the fit."""
 
-    alone: Part  # rate per second at N = 1
-    contention: Part  # sigma: waiting for a shared resource
-    coherency: Part  # kappa: coordination between all pairs
+    alone: Parameter  # rate per second at N = 1
+    contention: Parameter  # sigma: waiting for a shared resource
+    coherency: Parameter  # kappa: coordination between all pairs
     misfit: float  # largest relative deviation of a rate from the fit
     chance: float  # p-value of the lack-of-fit test
 
@@ -80,13 +80,13 @@ def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | No
     degrees = min(rate.degrees for rate in rates)
     margins = student_at(degrees, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(covariance))
     alone, contention, coherency = (
-        Part(value, value - margin, value + margin)
+        Parameter(value, value - margin, value + margin)
         for value, margin in zip(fitted.tolist(), margins.tolist(), strict=True)
     )
     off = logs - _log_rate(at, *fitted)
     free = len(numbers) - 3
     chance = beyond_f(free, degrees, float(np.sum((off / noise) ** 2)) / free)
-    alone = Part(*(float(np.exp(log)) for log in alone))
+    alone = Parameter(*(float(np.exp(log)) for log in alone))
     return Scaling(alone, contention, coherency, float(np.expm1(np.abs(off).max())), chance)
 
 

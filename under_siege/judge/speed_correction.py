@@ -257,7 +257,8 @@ def taken_by_others(run: Round) -> float:
 
     The loss is at most the time that the server's threads waited for a CPU, which the kernel counts.
     """
-    machine, used, wanted = run.record.machine, run.cpus_used(), run.cpu_wanted()
+    machine, used = run.record.machine, run.cpus_used()
+    wanted = run.cpu_wanted()
     if machine is None or not machine.total_s or not used or wanted is None or run.is_limited_by_its_quota():
         return 0.0
     cpus = machine.total_s / (run.load_s or machine.total_s) - run.record.load_cpus

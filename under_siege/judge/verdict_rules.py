@@ -62,7 +62,7 @@ def _excess(value: float, limit: float, over: Estimate) -> Excess:
     return Excess(value, limit, over.log, over.log - margin, over.bound(LIKELY))
 
 
-class Limits:
+class JudgedCase:
     """The rounds of a case, and the limits that they are compared with."""
 
     def __init__(self, rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence) -> None:
@@ -87,9 +87,9 @@ class Limits:
             self.cpu_excess = _excess(cpu.mean, need.mean, ratio(need, cpu))
 
 
-def above_ceiling(limits: Limits) -> str | None:
+def above_ceiling(judged: JudgedCase) -> str | None:
     """Report a case whose rate is significantly above the ceiling."""
-    excess = limits.rate_excess
+    excess = judged.rate_excess
     if excess is None or excess.least <= TOLERATED_RATE:
         return None
     return (
@@ -99,9 +99,9 @@ def above_ceiling(limits: Limits) -> str | None:
     )
 
 
-def too_cheap(limits: Limits) -> str | None:
+def too_cheap(judged: JudgedCase) -> str | None:
     """Report a case that used significantly less CPU time than the task needs."""
-    excess = limits.cpu_excess
+    excess = judged.cpu_excess
     if excess is None or excess.least <= TOLERATED_CPU:
         return None
     return (
@@ -111,19 +111,19 @@ def too_cheap(limits: Limits) -> str | None:
     )
 
 
-def unverified(limits: Limits) -> str | None:
+def unverified(judged: JudgedCase) -> str | None:
     """Report that the work can't be verified, unless the case is already suspected of skipping it."""
-    if above_ceiling(limits) or too_cheap(limits):
+    if above_ceiling(judged) or too_cheap(judged):
         return None
-    doubts, has_task = [], limits.rounds[0].record.has_task and limits.is_server
-    if has_task and not limits.knows_task:
+    doubts, has_task = [], judged.rounds[0].record.has_task and judged.is_server
+    if has_task and not judged.knows_task:
         doubts.append("the duration of the task by itself is unknown")
-    if limits.rate_excess and limits.rate_excess.most > MOST_RATE and has_task:
+    if judged.rate_excess and judged.rate_excess.most > MOST_RATE and has_task:
         doubts.append(
-            f"the confidence interval of the rate extends to {_times(limits.rate_excess.most)} times the ceiling"
+            f"the confidence interval of the rate extends to {_times(judged.rate_excess.most)} times the ceiling"
         )
-    if limits.cpu_excess and limits.cpu_excess.most > MOST_CPU:
-        doubts.append(f"the task may need up to {_times(limits.cpu_excess.most)} times the measured CPU time")
+    if judged.cpu_excess and judged.cpu_excess.most > MOST_CPU:
+        doubts.append(f"the task may need up to {_times(judged.cpu_excess.most)} times the measured CPU time")
     return f"the measurements can't prove that the server did the work: {' and '.join(doubts)}" if doubts else None
 
 
@@ -131,18 +131,18 @@ def _times(log: float) -> str:
     return formatting.significant(math.exp(log), 3)
 
 
-def too_short(limits: Limits) -> str | None:
+def too_short(judged: JudgedCase) -> str | None:
     """Return why no round has a rate, or why the rate may be far off, or None if the rounds are long enough."""
-    if all(measured.rate.per_s is None for measured in limits.rounds):
-        return limits.rounds[0].rate.too_short
-    if limits.is_settled:
+    if all(measured.rate.per_s is None for measured in judged.rounds):
+        return judged.rounds[0].rate.too_short
+    if judged.is_settled:
         return None
     return "the siege of this case or of its ceiling ended before nine of ten users had a response; use a longer --time"
 
 
-def no_ceiling(limits: Limits) -> str | None:
+def no_ceiling(judged: JudgedCase) -> str | None:
     """Return why there is no ceiling, although there should be one."""
-    first, ceilings = limits.rounds[0], [measured.ceiling for measured in limits.rounds]
+    first, ceilings = judged.rounds[0], [measured.ceiling for measured in judged.rounds]
     if not first.record.has_ceiling or any(ceiling and ceiling.rate.per_s for ceiling in ceilings):
         return None
     why = "was not measured"
@@ -152,9 +152,9 @@ def no_ceiling(limits: Limits) -> str | None:
     return f"the ceiling {why}, so the rate can't be verified"
 
 
-def busy_machine(limits: Limits) -> str | None:
+def busy_machine(judged: JudgedCase) -> str | None:
     """Report that other programs had most of the CPU time, so that a rate without them can't be known."""
-    known = [run for run in limits.rounds if run.server_cpu_s() is not None or run.record.is_ceiling]
+    known = [run for run in judged.rounds if run.server_cpu_s() is not None or run.record.is_ceiling]
     # A used-up quota leaves a server the same CPU time, whatever others do on the machine, which may be a large host.
     shares = [0.0 if run.is_limited_by_its_quota() else other_work(run) for run in known]
     if not shares or median(shares) <= MOST_OF_OTHERS:
@@ -162,15 +162,15 @@ def busy_machine(limits: Limits) -> str | None:
     return "other programs used more than half of the CPU time: close them, and run again"
 
 
-def wide_interval(limits: Limits) -> str | None:
+def wide_interval(judged: JudgedCase) -> str | None:
     """Report a rate whose interval is too wide to be useful."""
-    edges = limits.rate.interval() if limits.rate else None
+    edges = judged.rate.interval() if judged.rate else None
     if edges is None or edges[1] <= USELESS * edges[0]:
         return None
-    responses = sum(measured.completed for measured in limits.rounds)
+    responses = sum(measured.completed for measured in judged.rounds)
     if responses < ENOUGH_RESPONSES:
-        took_s = sum(measured.load_s or 0.0 for measured in limits.rounds)
-        longer_s = 5 * math.ceil(took_s * ENOUGH_RESPONSES / max(1, responses) / len(limits.rounds) / 5)
+        took_s = sum(measured.load_s or 0.0 for measured in judged.rounds)
+        longer_s = 5 * math.ceil(took_s * ENOUGH_RESPONSES / max(1, responses) / len(judged.rounds) / 5)
         return (
             f"too few responses to tell the rate, {responses} in {formatting.seconds(took_s)}: use --time {longer_s}s"
         )
@@ -189,7 +189,7 @@ class Rule(NamedTuple):
     code: str
     verdict: str
     of_round: Callable[[Round, Evidence], str | None] | None = None
-    of_case: Callable[[Limits], str | None] | None = None
+    of_case: Callable[[JudgedCase], str | None] | None = None
 
 
 RULES = (  # the most serious first, because they explain the others
@@ -223,8 +223,8 @@ def judge(rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence)
             failures.setdefault(code, Reason(code, _in_round(measured, rounds, message)))
     if failures:
         return list(failures.values())
-    limits = Limits(rounds, estimates, evidence)
-    return [Reason(rule.code, text) for rule in RULES if (text := _message(rule, limits, evidence))]
+    judged = JudgedCase(rounds, estimates, evidence)
+    return [Reason(rule.code, text) for rule in RULES if (text := _message(rule, judged, evidence))]
 
 
 def verdict_of(reasons: Sequence[Reason]) -> str:
@@ -233,13 +233,13 @@ def verdict_of(reasons: Sequence[Reason]) -> str:
     return next((verdict for verdict in (FAILED, SUSPECT, UNCLEAR) if verdict in verdicts), OK)
 
 
-def _message(rule: Rule, limits: Limits, evidence: Evidence) -> str | None:
+def _message(rule: Rule, judged: JudgedCase, evidence: Evidence) -> str | None:
     """Apply the rule to the whole case or to each round, and return its first message, or None if there is none."""
     if rule.of_case:
-        return rule.of_case(limits)
-    for measured in limits.rounds:
+        return rule.of_case(judged)
+    for measured in judged.rounds:
         if rule.of_round and (message := rule.of_round(measured, evidence)):
-            return _in_round(measured, limits.rounds, message)
+            return _in_round(measured, judged.rounds, message)
     return None
 
 

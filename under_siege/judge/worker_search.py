@@ -50,7 +50,9 @@ def _rates(comparison: Comparison) -> dict[Case, float | None]:
     rates: dict[Case, float | None] = {}
     for summary in comparison.cases:
         is_out_of_memory = any(reason.code == OUT_OF_MEMORY for reason in summary.reasons)
-        rates[summary.case] = summary.rate if summary.verdict != FAILED else None if is_out_of_memory else 0.0
+        rates[summary.case] = summary.rate
+        if summary.verdict == FAILED:
+            rates[summary.case] = None if is_out_of_memory else 0.0
     return rates
 
 

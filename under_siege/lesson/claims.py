@@ -35,7 +35,7 @@ IN_FLIGHT = "at once"  # figure of a trace: the maximum number of tasks in progr
 _DIFFERS = re.compile(r"(.+) (differs|does not differ) from base")
 
 
-class Figure(NamedTuple):
+class ClaimValue(NamedTuple):
     """A figure with its interval. For a count, both ends of the interval are the count itself."""
 
     text: str
@@ -46,19 +46,19 @@ class Figure(NamedTuple):
     doubt: str = ""  # reason why the figure can't be trusted
 
 
-def exact(value: float, text: str = "") -> Figure:
-    return Figure(text or f"{value:g}", value, value, value)
+def exact(value: float, text: str = "") -> ClaimValue:
+    return ClaimValue(text or f"{value:g}", value, value, value)
 
 
-def _exact_s(value: float) -> Figure:
+def _exact_s(value: float) -> ClaimValue:
     return exact(value, formatting.seconds(value))
 
 
-def _known(value: float | None, figure: Callable[[float], Figure], doubt: str) -> Figure:
-    return Figure("?", doubt=doubt) if value is None else figure(value)
+def _known(value: float | None, figure: Callable[[float], ClaimValue], doubt: str) -> ClaimValue:
+    return ClaimValue("?", doubt=doubt) if value is None else figure(value)
 
 
-def _per_s(value: float) -> Figure:
+def _per_s(value: float) -> ClaimValue:
     return exact(value, f"{formatting.rate(value)}/s")
 
 
@@ -92,7 +92,7 @@ class ResultView:
     def index(self, case: str) -> int:
         return self.comparison.cases.index(_only("case", case, self.comparison.cases))
 
-    def figure(self, metric: str, case: str) -> Figure:
+    def figure(self, metric: str, case: str) -> ClaimValue:
         """Return a figure of the case that matches; raise LookupError unless exactly one case matches."""
         kind, _, rest = metric.partition(" ")
         if metric in FIGURES:
@@ -103,7 +103,7 @@ class ResultView:
             return exact(float(rest in {reason.code for reason in self.comparison.cases[self.index(case)].reasons}))
         return self._of_table(in_table(metric)[0] or metric, self.index(case))
 
-    def base(self, metric: str, base: str, case: str) -> Figure:
+    def base(self, metric: str, base: str, case: str) -> ClaimValue:
         """Return the figure to compare with; raise LookupError if there is none.
 
         `base` is another case, a figure of the same case, `task` (the duration of the task without a server), or
@@ -116,11 +116,11 @@ class ResultView:
             return _known(alone_s, _exact_s, "the duration of the task is unknown") if is_time else exact(summary.users)
         return self.figure(base, case) if base in FIGURES else self.figure(metric, base)
 
-    def _of_table(self, key: str, index: int) -> Figure:
+    def _of_table(self, key: str, index: int) -> ClaimValue:
         summary, metric = self.comparison.cases[index], METRICS[key]
         found = summary.metrics.get(key)
         if found is None:
-            return Figure(
+            return ClaimValue(
                 "?", doubt=_doubt(summary) or f"{summary.server} has no {metric.name}{_first_reason(summary)}"
             )
         text = f"more than {metric.text(found.low or 0.0)}" if found.value is None else metric.text(found.value)
@@ -128,75 +128,77 @@ class ResultView:
             return exact(found.value, text)
         estimate = self.comparison.measured[key][index] if metric.of_round else None
         doubt = "" if key == "memory_bytes" else _doubt(summary)
-        return Figure(text, found.value, found.low, found.high, estimate, doubt)
+        return ClaimValue(text, found.value, found.low, found.high, estimate, doubt)
 
 
-def _printed_rate(view: ResultView, case: str) -> Figure:
+def _printed_rate(view: ResultView, case: str) -> ClaimValue:
     """Return the rate that a load tool would print, whether or not the responses were correct."""
     rates = [run.rate.per_s for run in view.comparison.rounds[view.index(case)] if run.rate.per_s]
     return _known(float(np.mean(rates)) if rates else None, _per_s, "no response was correct")
 
 
-def _users_inside(view: ResultView, case: str) -> Figure:
+def _users_inside(view: ResultView, case: str) -> ClaimValue:
     """Return the mean number of requests in the server: rate times response time (Little's law)."""
     index = view.index(case)
     summary, rounds = view.comparison.cases[index], view.comparison.rounds[index]
     steady = [run for run in rounds if run.rate.per_s and len(run.steady_s)]
     estimate = estimates([[(run.rate.per_s or 0.0) * float(run.steady_s.mean()) for run in steady]])[0]
     if estimate is None or summary.verdict == FAILED:
-        return Figure("?", doubt=_doubt(summary) or f"{summary.server} sent no correct response")
+        return ClaimValue("?", doubt=_doubt(summary) or f"{summary.server} sent no correct response")
     rate = float(np.exp(np.mean([np.log(run.rate.per_s or 1.0) for run in steady])))
     users = formatting.significant(estimate.mean, 2)
     text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
     low, high = estimate.interval() or (None, None)
-    return Figure(text, estimate.mean, low, high, estimate, _doubt(summary))
+    return ClaimValue(text, estimate.mean, low, high, estimate, _doubt(summary))
 
 
-def _in_flight(view: ResultView, case: str) -> Figure:
+def _in_flight(view: ResultView, case: str) -> ClaimValue:
     """Return the largest number of tasks that were in progress at the same time."""
     trace = _only("trace", case, view.result.traces)
     spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
     if trace.failure or not spans:
-        return Figure("?", doubt=trace.failure.message if trace.failure else NOT_REPORTED)
+        return ClaimValue("?", doubt=trace.failure.message if trace.failure else NOT_REPORTED)
     return exact(max(sum(from_s <= start_s < to_s for from_s, to_s in spans) for start_s, _ in spans))
 
 
-def _of_drill(result: Result, metric: str, case: str) -> Figure:
+def _of_drill(result: Result, metric: str, case: str) -> ClaimValue:
     fault, _, field = metric.partition(" ")
     outcomes = [each for each in fault_outcomes(result.incidents) if each.fault == fault]
     outcome = _only(f"drill of {fault}", case, outcomes)
     if not outcome.figures:
-        return Figure("?", doubt=outcome.failure or outcome.without)
+        return ClaimValue("?", doubt=outcome.failure or outcome.without)
     value = outcome.figures[field]
     if value is None:
         return exact(math.inf, "never")
     return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:,g}")
 
 
-def _sustained_rate(view: ResultView, case: str) -> Figure:
+def _sustained_rate(view: ResultView, case: str) -> ClaimValue:
     capacity = _only("search", case, view.capacities)
     if not capacity.per_s:
-        return Figure("?", doubt=capacity.failure or "the estimate lies outside the offered rates")
-    return Figure(f"{formatting.rate(capacity.per_s)}/s", capacity.per_s, capacity.lower_per_s, capacity.upper_per_s)
+        return ClaimValue("?", doubt=capacity.failure or "the estimate lies outside the offered rates")
+    return ClaimValue(
+        f"{formatting.rate(capacity.per_s)}/s", capacity.per_s, capacity.lower_per_s, capacity.upper_per_s
+    )
 
 
-def _growth(view: ResultView, case: str) -> Figure:
+def _growth(view: ResultView, case: str) -> ClaimValue:
     """Return the p99 response time at the highest offered rate divided by the p99 at the lowest offered rate."""
     capacity = _only("search", case, view.capacities)
     waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.value("response_p99_s"))]
     if len(waits) < 2:
-        return Figure("?", doubt=capacity.failure or "too few rates were offered")
+        return ClaimValue("?", doubt=capacity.failure or "too few rates were offered")
     (low, first_s), (high, last_s) = waits[0], waits[-1]
     first, last = ("infinite" if wait_s == math.inf else formatting.seconds(wait_s) for wait_s in (first_s, last_s))
     text = f"{first} at {formatting.rate(low)}/s and {last} at {formatting.rate(high)}/s"
     return exact(last_s / first_s if first_s < math.inf else 1.0, text)
 
 
-def _of_search(field: str, doubt: str) -> Callable[[ResultView, str], Figure]:
+def _of_search(field: str, doubt: str) -> Callable[[ResultView, str], ClaimValue]:
     return lambda view, case: _known(getattr(_only("search", case, view.capacities), field), _per_s, doubt)
 
 
-FIGURES: Mapping[str, Callable[[ResultView, str], Figure]] = {
+FIGURES: Mapping[str, Callable[[ResultView, str], ClaimValue]] = {
     "printed rate": _printed_rate,
     "users inside": _users_inside,
     IN_FLIGHT: _in_flight,
@@ -291,7 +293,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     return ClaimResult(claim, UNDECIDED, undecided, possible=possible)
 
 
-def _interval(figure: Figure, base: Figure | None) -> Ratio | None:
+def _interval(figure: ClaimValue, base: ClaimValue | None) -> Ratio | None:
     """Return a figure, or its ratio to the base, with the ends of its interval; return None if one is missing."""
     base = base or exact(1.0)
     value = None if figure.value is None or base.value is None else _quotient(figure.value, base.value)

@@ -47,8 +47,12 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
     if listed:
         click.echo(overview(steps, progress))
         return
-    following = progress.next_of(steps)
-    chosen = steps if everything else [find_step(args[0])] if args else [following] if following else []
+    if everything:
+        chosen = steps
+    elif args:
+        chosen = [find_step(args[0])]
+    else:
+        chosen = list(filter(None, [progress.next_of(steps)]))
     if not chosen:
         click.echo(f"All steps are done. To repeat one, run: {INVOCATION} lesson STEP")
     letters = [letter for letter in answers.upper() if letter not in ", "]

@@ -68,7 +68,7 @@ class LessonSession:
                 raise BadInputError(f"--answer {letter}: step {step.number} accepts {', '.join(question.letters)}")
 
     def _step(self, step: LessonStep) -> None:
-        predictions, right, instead, file = "", "", "", ""
+        predictions = right = instead = file = ""
         for number, question in enumerate(step.questions, 1):
             self._show(asked(step, question), is_titled=True)
             predicted = self._prediction(question)

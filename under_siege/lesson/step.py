@@ -75,10 +75,11 @@ class Run(_Strict, frozen=True):
         if self.faults:
             return len(self.servers) * (1 + self.rounds * len(self.faults))
         cases = len(self.only) or len(self.strategies) or len(self.servers) * len(self.tasks) * len(self.users)
-        return cases * (self.rounds * bool(self.time_s) + bool(self.requests))
+        rounds = self.rounds if self.time_s else 0
+        return cases * (rounds + 1 if self.requests else rounds)
 
 
-class Code(_Strict, frozen=True):
+class Excerpt(_Strict, frozen=True):
     """An excerpt of a file. It begins with the first line that contains the text in `line`."""
 
     file: str
@@ -107,7 +108,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
     columns: tuple[str, ...] = ("rate", "ping p99")  # columns of the table
     pictures: tuple[str, ...] = ("timeline",)  # pictures on the HTML page, named as in `report --picture`
     why: str = ""
-    code: tuple[Code, ...] = ()
+    code: tuple[Excerpt, ...] = ()
 
     @property
     def letters(self) -> str:
@@ -196,7 +197,9 @@ class LessonProgress:
     """The user's progress: a folder with a result for each step, and a list of the completed steps."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._file, self._data = folder, folder / "progress.json", _ProgressData()
+        self.folder = folder
+        self._file = folder / "progress.json"
+        self._data = _ProgressData()
         if self._file.exists():
             try:
                 self._data = msgspec.json.decode(read_limited(self._file, (b"{",)), type=_ProgressData)

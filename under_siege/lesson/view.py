@@ -219,7 +219,9 @@ def _capacity_table(question: Question, measured: ResultView) -> RenderableType:
             cells = [formatting.rate(step.per_s), formatting.rate(step.good_per_s)]
             for kind in ("response", "ping"):
                 wait_s = step.value(f"{kind}_p99_s")
-                wait = "?" if wait_s is None else "never" if wait_s == math.inf else formatting.seconds(wait_s)
+                wait = "?"
+                if wait_s is not None:
+                    wait = "never" if wait_s == math.inf else formatting.seconds(wait_s)
                 cells += [wait, f"{_bar(wait_s)}{' ✗' if kind in missed else ''}"]
             table.add_row(*map(Text, cells))
         if capacity.ceiling_per_s:

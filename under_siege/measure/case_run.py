@@ -26,7 +26,7 @@ from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.after_load import counting_replaced_workers, pending, watch_drain, watch_new_processes
 from under_siege.measure.duration import Length
-from under_siege.measure.load_run import LoadRun, compute_bare
+from under_siege.measure.load_run import LoadRun, run_ceiling
 from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import suite_command
@@ -77,7 +77,7 @@ class CaseRun:
         record.stream, record.text_events = self.expected.read_as
         try:
             if self.plan.targets[self.case.server].has_no_server:
-                await self._measure_bare()
+                await self._measure_ceiling()
             else:
                 await self._measure_server()
         except CaseFailedError as failed:
@@ -96,11 +96,11 @@ class CaseRun:
             for path, each in self.expected.mix.requests
         ]
 
-    async def _measure_bare(self) -> None:
+    async def _measure_ceiling(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.session.tool.driver.name
         tell, folder = self.session.watcher.answer_came, self.plan.suite.folder
         with limited(Limits.of(self.case)) as group:
-            await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder, group)
+            await run_ceiling(self.case, python, self.expected, self.record, self.length, tell, folder, group)
 
     async def _measure_server(self) -> None:
         machine_before = psutil.cpu_times()

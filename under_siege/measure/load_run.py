@@ -406,7 +406,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
     return START_S + in_line * START_S + MOST_SLOWDOWN * (expected.task_s + in_line * expected.cpu_s)
 
 
-async def compute_bare(
+async def run_ceiling(
     case: Case,
     python: Interpreter,
     expected: Expectation,

@@ -229,16 +229,16 @@ def make_plan(
     cases = _cases(targets, points(axes), left_out, shown, given)
     references = [] if suite.reference is None else [suite.reference]
     return Plan(
-        {target.name: target for target in (*references, *targets, *filter(None, [suite.ceiling]))},
-        {python.version: python for python in pythons},
-        cases,
-        _ceilings(suite, cases),
-        suite,
-        suite.load if time_s is None else replace(suite.load, time_s=time_s, requests=None),
-        MOST_ROUNDS if rounds is None else rounds,
-        random.randrange(2**32) if seed is None else seed,  # noqa: S311
-        tuple(searched),
-        left_out,
+        targets={target.name: target for target in (*references, *targets, *filter(None, [suite.ceiling]))},
+        pythons={python.version: python for python in pythons},
+        cases=cases,
+        ceilings=_ceilings(suite, cases),
+        suite=suite,
+        load=suite.load if time_s is None else replace(suite.load, time_s=time_s, requests=None),
+        rounds=MOST_ROUNDS if rounds is None else rounds,
+        seed=random.randrange(2**32) if seed is None else seed,  # noqa: S311
+        searched=tuple(searched),
+        left_out=left_out,
         references=tuple(_cases(references, points(axes), left_out, shown, {})) if references else (),
         secrets={(name, text): value for (name, value), text in shown.items()},
     )

@@ -36,6 +36,7 @@ from under_siege.load.streams import (
 from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
+from under_siege.measure.server_readiness import remedy_for, until_ready
 from under_siege.paths import ROOT
 from under_siege.record.case import REVISION, WORKERS, Case
 from under_siege.record.record import CaseFailedError
@@ -449,7 +450,7 @@ async def _answers(
     the response to another user follows, too.
     """
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
-        await server.while_alive(server.ready(session))
+        await server.while_alive(until_ready(server, session))
         await server.while_alive(server.set_up(session))
         found = []
         for one in wanted:
@@ -476,7 +477,7 @@ async def _answers(
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
-            await server.while_alive(server.ready(session))
+            await server.while_alive(until_ready(server, session))
             await server.while_alive(server.set_up(session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
@@ -498,7 +499,7 @@ async def _answer(
             named = wanted if wanted.path else None
             answer = await server.send_load_request(session, LONGEST_REFERENCE_S, right, named)
     except TimeoutError:
-        option = "--events 100" if server.is_application else "events = 100 under [load]"
+        option = "--events 100" if plan.suite.application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"
         raise CaseFailedError("endless_stream", f"{server.load_url}: {why}") from None
     except aiohttp.ClientConnectorError as error:
@@ -511,6 +512,6 @@ async def _answer(
             if "n" not in names_in_request(server.load_url + wanted.path, request):
                 once = f"the same request succeeds only once ({wanted.status}, then {answer.described()})"
                 raise CaseFailedError("succeeds_once", f"{request.method} {path}: {once}; {how_to_vary(request)}")
-        remedy = server.remedy(answer, wanted if wanted.path else None)
+        remedy = remedy_for(server, answer, wanted if wanted.path else None)
         raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}{remedy}")
     return answer

@@ -25,6 +25,7 @@ from under_siege.load.request import ACCEPT_ENCODING, Request, Stream
 from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
+from under_siege.measure.server_readiness import until_ready
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, FailureCode, Record, tool_failure
 from under_siege.secrets import masked
@@ -184,7 +185,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     Raises:
         CaseFailedError: the server is not ready in time, its response is wrong, or its processes count separately.
     """
-    pong = await server.while_alive(server.ready(session))
+    pong = await server.while_alive(until_ready(server, session))
     record.ready_s = server.age_s()
     await server.while_alive(server.set_up(session))
     asked_s = server.age_s()
@@ -341,7 +342,7 @@ async def verify(
         code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
-        lost = _LOST_SESSION if server.setup and answer.status in UNKNOWN_USER else ""
+        lost = _LOST_SESSION if server.plan.load.setup and answer.status in UNKNOWN_USER else ""
         raise CaseFailedError(code, f"{method} {path}{like} returned {problem}{lost}")
     return answer
 

@@ -344,7 +344,7 @@ class Record(_CaseMeasurement, kw_only=True):
     alone_wall_s: list[CpuSeconds] = []
     alone_cpu_s: list[CpuSeconds] = []
     alone_on_cpu: list[Index] = []  # the CPU on which the run ended
-    beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
+    speed_samples: SpeedSamples = msgspec.field(default_factory=SpeedSamples, name="beats")
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
     samples: Samples = msgspec.field(default_factory=Samples)
     limits: LimitUsage | None = None  # None: neither the server nor the bench has limits

@@ -125,5 +125,5 @@ def paced(result: Result) -> list[AtRate]:
 
 
 def _p99_s(metrics: StepMetrics, kind: str) -> float | None:
-    has_failed = np.isinf(metrics.samples(kind)[1]).any()
+    has_failed = np.isinf(metrics.samples[kind][1]).any()
     return math.inf if has_failed else metrics.value(f"{kind}_p99_s")

@@ -151,6 +151,9 @@ class _SameLoad:
         # Streams last as long as their events take, so users often limit the rate; the gaps still differ.
         self._shared_limit, self._limit_of_streams = ("", limit) if self._has_streams else (limit, "")
         self._alpha = rank_level(len(candidates), comparison.looks)
+        self._chosen: _Candidate | None = None
+        self._alike: list[_Candidate] = []
+        self._choose()
 
     def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
         summary = comparison.cases[index]
@@ -173,18 +176,62 @@ class _SameLoad:
             kind=kind,
         )
 
+    def _choose(self) -> None:
+        """Find the recommended case, if there is one, and those that are as good and of the same kind.
+
+        Among the fastest cases, prefer short pings, then no change of the code, then the least memory if it is known.
+
+        Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
+        then the least memory. Gaps alone would favour servers that let most streams wait.
+        """
+        slower = [candidate for candidate in self._sound if candidate not in self._first]
+        self._slower = sorted(slower, key=lambda candidate: -candidate.rate.log)
+        best = max((candidate.possible_log for candidate in self._first), default=0.0)
+        self._fast = [candidate for candidate in self._first if candidate.possible_log >= best + ABOUT_AS_FAST]
+        if self._has_streams:
+            shortest_s = min((candidate.longest_wait_s for candidate in self._fast), default=0.0)
+            most_s = shortest_s + METRICS["gap_p99_s"].tolerance
+            self._preferred = [candidate for candidate in self._fast if candidate.longest_wait_s <= most_s]
+        else:
+            quick = [candidate for candidate in self._fast if candidate.keeps_pings_short]
+            # Short health checks are worth a change of the code even if the route is perhaps somewhat slower then.
+            changed = [each for each in self._first if each.keeps_pings_short and each.changes_code]
+            self._preferred = quick or changed or self._fast
+        # The cases without a rank whose rate is higher than that of every `ok` case, significantly or not. They are
+        # `unclear`, or `suspect` only because the load tool left them too little CPU time. Nothing is much faster than
+        # a case whose rate is near the ceiling.
+        fastest = max((candidate.rate.log for candidate in self._sound), default=math.inf)
+        if any(candidate.is_near_ceiling for candidate in self._first):
+            fastest = math.inf
+        others = (*self._unclear, *self._understated)
+        self._perhaps_faster = [each for each in others if each.rate.log > fastest + math.log1p(ACCURACY)]
+        if not self._fast or self._shared_limit or self._perhaps_faster:
+            return
+        easy = [candidate for candidate in self._preferred if not candidate.changes_code] or self._preferred
+        is_known = _have_known_memory(easy)
+        chosen = min(easy, key=lambda candidate: (candidate.memory_bytes if is_known else 0, candidate.ping_s))
+        kind = self._kind_of(chosen)
+        is_only_kind = all(self._kind_of(candidate) == kind for candidate in self._sound)
+        alike = [candidate for candidate in self._preferred if self._kind_of(candidate) == kind]
+        self._chosen, self._alike = chosen, alike if kind and not is_only_kind else [chosen]
+
+    def _kind_of(self, candidate: _Candidate) -> object:
+        """Return the kind of a strategy or, for servers without a known kind, their number of workers."""
+        by_workers = self._noun == "server" and not candidate.changes_code
+        return candidate.kind or (candidate.summary.case.get(WORKERS) if by_workers else None)
+
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
             remarks = [*_of_waiting_requests(only[0].summary), *_of_stutter(only[0].summary), *self._left_out()]
             return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
-        chosen, headline = self._chosen(), self._headline()
-        if chosen is None:
-            return Answer(None, headline, (), [*self._fastest_verified(), *self._left_out()])
-        return Answer(chosen.summary.case, headline, self._facts(chosen), [*self._remarks(chosen)])
+        if self._chosen is None:
+            return Answer(None, self._headline(), (), [*self._fastest_verified(), *self._left_out()])
+        case, facts = self._chosen.summary.case, self._facts(self._chosen)
+        return Answer(case, self._headline(), facts, [*self._remarks(self._chosen)])
 
     def one_line(self) -> Answer:
         load = self._names.load(self._summaries[0].case)
-        chosen = self._chosen()
+        chosen = self._chosen
         if chosen is None:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
         facts = [chosen.throughput, *([f"gaps {chosen.gaps}"] if chosen.summary.gap_s else [])]
@@ -194,10 +241,15 @@ class _SameLoad:
         return Answer(chosen.summary.case, f"{load}: use {self._class_of(chosen)}: {', '.join(facts)}{because}.")
 
     def _headline(self) -> str:
-        chosen = self._chosen()
-        if chosen is not None or self._shared_limit:
-            return f"Use {self._class_of(chosen)}." if chosen is not None else self._shared_limit
-        if not self._sound and self._unclear and all("busy_machine" in _codes(each) for each in self._unclear):
+        if self._chosen is not None:
+            return f"Use {self._class_of(self._chosen)}."
+        if self._shared_limit:
+            return self._shared_limit
+        if (
+            not self._sound
+            and self._unclear
+            and all("busy_machine" in [reason.code for reason in each.summary.reasons] for each in self._unclear)
+        ):
             return "No recommendation: other programs used more than half of the CPU time. Close them, and run again."
         if not self._sound and not self._unclear:
             return f"No recommendation: every {self._noun} failed or is suspect."
@@ -206,8 +258,8 @@ class _SameLoad:
             if self._is_limited:
                 how = "There was no time for more. Use fewer servers, fewer --users, or short sieges with --time 5s."
             return f"No recommendation: one round can't show how much rates differ by chance. {how}"
-        if faster := self._perhaps_faster():
-            best = max(faster, key=lambda candidate: candidate.rate.log)
+        if self._perhaps_faster:
+            best = max(self._perhaps_faster, key=lambda candidate: candidate.rate.log)
             if best in self._understated:
                 return (
                     f"No recommendation: {best.plain} is faster than measured, {best.throughput}, because generating "
@@ -216,51 +268,19 @@ class _SameLoad:
             return f"No recommendation: {best.plain} may be the fastest, with {best.range}, but it is unclear."
         return f"No recommendation: no {self._noun} has a verified throughput."
 
-    def _chosen(self) -> _Candidate | None:
-        """Return the recommended case, if any.
-
-        Among the fastest cases, prefer short pings, then no change of the code, then the least memory if it is known.
-
-        Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
-        then the least memory. Gaps alone would favour servers that let most streams wait.
-        """
-        fast = self._fast()
-        if not fast or self._shared_limit or self._perhaps_faster():
-            return None
-        preferred = self._preferred(fast)
-        easy = [candidate for candidate in preferred if not candidate.changes_code] or preferred
-        is_known = _have_known_memory(easy)
-        return min(easy, key=lambda candidate: (candidate.memory_bytes if is_known else 0, candidate.ping_s))
-
-    def _fast(self) -> list[_Candidate]:
-        """Return the cases with the first rank that are about as fast as the fastest of them."""
-        best = max((candidate.possible_log for candidate in self._first), default=0.0)
-        return [candidate for candidate in self._first if candidate.possible_log >= best + ABOUT_AS_FAST]
-
-    def _preferred(self, fast: Sequence[_Candidate]) -> Sequence[_Candidate]:
-        """Return those that keep health checks short or, of streams, let their users wait least; or else all."""
-        if self._has_streams:
-            shortest_s = min(candidate.longest_wait_s for candidate in fast) + METRICS["gap_p99_s"].tolerance
-            return [candidate for candidate in fast if candidate.longest_wait_s <= shortest_s]
-        quick = [candidate for candidate in fast if candidate.keeps_pings_short]
-        # Short health checks are worth a change of the code even if the route is perhaps somewhat slower then.
-        return quick or [each for each in self._first if each.keeps_pings_short and each.changes_code] or fast
-
     def _reason(self, chosen: _Candidate) -> str:
         """Return why this case is recommended, not another one that is about as fast."""
-        fast = self._fast()
-        preferred = self._preferred(fast)
-        if preferred == fast and len(fast) == 1:
+        if self._preferred == self._fast and len(self._fast) == 1:
             may_be_above = any(candidate.rate.log > chosen.rate.log for candidate in self._unclear) or any(
                 summary.verdict == UNCLEAR and not summary.rate_per_s for summary in self._summaries
             )
             return FASTEST_VERIFIED if may_be_above else FASTEST
         reasons = []
-        if preferred != fast:
+        if self._preferred != self._fast:
             is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
             reasons.append(is_quick)
-        if len(preferred) > 1:
-            reasons.append(_least(chosen, [candidate for candidate in preferred if candidate is not chosen]))
+        if len(self._preferred) > 1:
+            reasons.append(_least(chosen, [candidate for candidate in self._preferred if candidate is not chosen]))
         return " and ".join(reasons)
 
     def _class_of(self, chosen: _Candidate) -> str:
@@ -268,41 +288,13 @@ class _SameLoad:
 
         Servers of an application have no kind. If they all need the same number of workers, this number is the answer.
         """
-        alike = self._alike(chosen)
-        numbers = listed([candidate.number for candidate in alike], word="or")
-        if len(alike) < 2:
+        if len(self._alike) < 2:
             return chosen.plain
         if chosen.kind:
+            numbers = listed([candidate.number for candidate in self._alike], word="or")
             return f"{CLASSES[Kind(chosen.kind)]} ({numbers})"
         count = int(chosen.summary.case.get(WORKERS) or 0)
-        return f"{axis(WORKERS).label(count)} ({listed([each.summary.server for each in alike], word='or')})"
-
-    def _alike(self, chosen: _Candidate) -> list[_Candidate]:
-        """Return the recommended case and those that are as good and of the same kind, if others are not of this kind.
-
-        If servers have no known kind, their numbers of workers replace it.
-        """
-
-        def kind_of(candidate: _Candidate) -> object:
-            by_workers = self._noun == "server" and not candidate.changes_code
-            return candidate.kind or (candidate.summary.case.get(WORKERS) if by_workers else None)
-
-        kind = kind_of(chosen)
-        if not kind or all(kind_of(candidate) == kind for candidate in self._sound):
-            return [chosen]
-        return [candidate for candidate in self._preferred(self._fast()) if kind_of(candidate) == kind]
-
-    def _perhaps_faster(self) -> list[_Candidate]:
-        """Return the cases without a rank whose rate is higher than that of every `ok` case, significantly or not.
-
-        They are `unclear`, or `suspect` only because the load tool left them too little CPU time. Nothing is much
-        faster than a case whose rate is near the ceiling.
-        """
-        if any(candidate.is_near_ceiling for candidate in self._first):
-            return []
-        fastest = max((candidate.rate.log for candidate in self._sound), default=math.inf)
-        others = (*self._unclear, *self._understated)
-        return [candidate for candidate in others if candidate.rate.log > fastest + math.log1p(ACCURACY)]
+        return f"{axis(WORKERS).label(count)} ({listed([each.summary.server for each in self._alike], word='or')})"
 
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
@@ -317,14 +309,14 @@ class _SameLoad:
         return facts
 
     def _compared(self, candidate: _Candidate) -> str:
-        slower = self._slower()
-        if self._first == [candidate] and len(slower) == 1:
-            return f"; {_times(ratio(candidate.rate, slower[0].rate))} times as fast as {slower[0].name}"
+        if self._first == [candidate] and len(self._slower) == 1:
+            slower = self._slower[0]
+            return f"; {_times(ratio(candidate.rate, slower.rate))} times as fast as {slower.name}"
         if candidate.is_near_ceiling and (len(self._sound) > 1 or self._unclear):
             return ", so nothing can be much faster"
         if len(self._sound) == 1:
             return ""
-        if not slower:
+        if not self._slower:
             return f"; no {self._noun} is significantly faster or slower"
         return "; nothing is significantly faster"
 
@@ -346,10 +338,9 @@ class _SameLoad:
         limit = self._limit_of_streams
         if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
-        alike = self._alike(chosen)
-        slower = [candidate for candidate in self._slower() if is_worse(candidate.rate, chosen.rate, self._alpha)]
+        slower = [candidate for candidate in self._slower if is_worse(candidate.rate, chosen.rate, self._alpha)]
         others = [candidate for candidate in self._sound if candidate is not chosen and candidate not in slower]
-        if ties := [candidate for candidate in others if candidate not in alike]:
+        if ties := [candidate for candidate in others if candidate not in self._alike]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
             yield f"Not significantly different in throughput: {names}."
@@ -360,10 +351,6 @@ class _SameLoad:
             name = f"server {chosen.number}" if chosen.number.isdecimal() else chosen.name
             yield f"Slower: {_names([candidate.number for candidate in slower])} ({name} is {span} times as fast)."
         yield from self._left_out(chosen)
-
-    def _slower(self) -> list[_Candidate]:
-        slower = [candidate for candidate in self._sound if candidate not in self._first]
-        return sorted(slower, key=lambda candidate: -candidate.rate.log)
 
     def _for_quick_pings(self, chosen: _Candidate) -> Iterator[str]:
         quick = [candidate for candidate in self._sound if candidate.keeps_pings_short]
@@ -531,10 +518,6 @@ def _is_understated(summary: Summary) -> bool:
     return summary.verdict == SUSPECT and {
         reason.code for reason in summary.reasons if verdict_of([reason]) == SUSPECT
     } == {GENERATOR}
-
-
-def _codes(candidate: _Candidate) -> list[str]:
-    return [reason.code for reason in candidate.summary.reasons]
 
 
 def _times(factor: Estimate) -> str:

@@ -33,7 +33,7 @@ def matrix(comparison: Comparison) -> Table:
         rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
     ceilings, table_rows = set(map(id, comparison.ceilings)), []
     for name, same in rows.items():
-        shown = [next((each for each in same if names.has(each.case, setting)), None) for setting in settings]
+        shown = [next((each for each in same if names.is_shown_in(each.case, setting)), None) for setting in settings]
         table_rows.append(Row([Cell(name), *(_rate_and_ping(summary, ceilings) for summary in shown)]))
     return Table(
         "matrix",

@@ -113,7 +113,7 @@ def _interval(kind: str, moved: StepMetrics, now: StepMetrics) -> tuple[float, f
     because the latencies of an overloaded server grow.
     """
     limit_s = max(moved.in_time_s, now.in_time_s)
-    of_moved, of_now = (_means(*each.samples(kind), limit_s) for each in (moved, now))
+    of_moved, of_now = (_means(*each.samples[kind], limit_s) for each in (moved, now))
     values = [of_moved[block] - of_now[block] for block in of_moved.keys() & of_now.keys()]
     if len(values) < 2:
         return -math.inf, math.inf

@@ -79,7 +79,7 @@ def heat_map(cases: Sequence[Summary]) -> Chart:
         {"name": _name(case, names), "setting": heading, "text": _text(case), "share": _share(case)}
         for case in cases
         for setting, heading in headings.items()
-        if names.has(case.case, setting)
+        if names.is_shown_in(case.case, setting)
     ]
     columns = {"style": "columns", "orient": "top"}
     x = kind("setting", title=None, sort=list(headings.values()), axis=columns)

@@ -6,7 +6,7 @@ from typing import Any
 from under_siege import formatting
 from under_siege.formatting import listed
 from under_siege.judge.ranking import Comparison
-from under_siege.judge.scaling_law import Part, Scaling
+from under_siege.judge.scaling_law import Parameter, Scaling
 from under_siege.judge.sweep import Line, Sweep, sweeps
 from under_siege.record.case import axis
 from under_siege.show.case_names import MOST_NAMES, CaseNames, in_words
@@ -77,7 +77,7 @@ def _peak(law: Scaling, along: str, last: float) -> str:
     return f", with its peak at {formatting.significant(law.peak, 2)} {along}{beyond}"
 
 
-def _part(part: Part) -> str:
+def _part(part: Parameter) -> str:
     value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
     return f"{value} ({low} to {high})"
 

@@ -64,7 +64,7 @@ class CaseNames:
         found = (at(case, self.across) for case in self.cases)
         return list(dict.fromkeys(setting for setting in found if None not in setting))
 
-    def has(self, case: Case, setting: Setting) -> bool:
+    def is_shown_in(self, case: Case, setting: Setting) -> bool:
         """Return whether a column shows the case; a case without a value on an axis appears in each of its columns."""
         return all(value in (None, wanted) for value, wanted in zip(at(case, self.across), setting, strict=True))
 

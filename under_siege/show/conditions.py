@@ -27,7 +27,7 @@ def interruption(result: Result) -> str:
         return ""
     missing, planned = result.unmeasured(), CaseNames(result.planned)
     if not missing:
-        return "Interrupted: every case was measured, but in fewer rounds than planned."
+        return "Interrupted: every case was measured, but less often than planned."
     names, count = formatting.listed(list(map(planned.name, missing)), MOST_NAMES), len(result.planned)
     of_planned = f"{len(missing)} of {formatting.counted(count, 'case')}"
     return f"Interrupted, so no conclusion: {of_planned} not measured ({names})."

@@ -123,7 +123,14 @@ def drawn(picture: Figure) -> PageFigure:
     wide, narrow = (Markup(for_page(chart, size)) for size in (PAGE, PHONE))  # noqa: S704 (Vega escapes texts)
     headline, _, names = unbroken(picture.headline).partition("\n")
     return PageFigure(
-        picture.title, headline, names, picture.how, picture.conditions, picture.alternative, wide, narrow
+        title=picture.title,
+        headline=headline,
+        names=names,
+        how=picture.how,
+        conditions=picture.conditions,
+        alternative=picture.alternative,
+        wide=wide,
+        narrow=narrow,
     )
 
 

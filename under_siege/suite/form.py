@@ -10,7 +10,7 @@ DEFAULT_TYPE = "application/octet-stream"
 _ESCAPES = str.maketrans({"\n": "%0A", "\r": "%0D", '"': "%22"})
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """A field of a form; `file_name` is empty if the value is text."""
 
     name: str
@@ -26,7 +26,7 @@ class Field(NamedTuple):
         return lines
 
 
-def multipart(fields: Sequence[Field]) -> tuple[str, bytes]:
+def multipart(fields: Sequence[FormField]) -> tuple[str, bytes]:
     """Return the content type and the body. Both are the same for the same fields, so that results can be compared."""
     digest = hashlib.sha256(b"\0".join(part for field in fields for part in (field.head().encode(), field.value)))
     boundary = f"form-{digest.hexdigest()[:32]}"  # a value that contains its own digest is practically impossible

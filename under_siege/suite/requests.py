@@ -36,7 +36,7 @@ from under_siege.load.streams import pattern_of
 from under_siege.record.case import ARRIVALS, PAUSE, Value
 from under_siege.record.files import read_limited
 from under_siege.secrets import expanded, expanded_file, expanded_header, expanded_json, expanded_path, masked
-from under_siege.suite.form import Field, multipart
+from under_siege.suite.form import FormField, multipart
 from under_siege.suite.keys import (
     METHOD,
     PATH,
@@ -298,14 +298,14 @@ def _is_form(table: RequestTable) -> bool:
     return not is_other and isinstance(table.body, str) and _FORM.fullmatch(table.body) is not None
 
 
-def _field(name: str, value: str | int, folder: Path, key: str) -> Field:
+def _field(name: str, value: str | int, folder: Path, key: str) -> FormField:
     """Return a field of a form: the contents of the file in `@FILE`, or text; `@@` stands for `@`."""
     key = f"{key}.{legible(name)[:60]}"
     text = str(value)
     if text.startswith("@") and not text.startswith("@@"):
         path = folder / text[1:]
-        return Field(name, contents(key, path), path.name)
-    return Field(name, str(expanded_json(text.removeprefix("@") if text.startswith("@@") else text, key)).encode())
+        return FormField(name, contents(key, path), path.name)
+    return FormField(name, str(expanded_json(text.removeprefix("@") if text.startswith("@@") else text, key)).encode())
 
 
 def headers_of(table: Mapping[str, str | int], key: str) -> tuple[tuple[str, str], ...]:

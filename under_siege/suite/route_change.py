@@ -54,7 +54,7 @@ _START = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RouteChange:
     """The line of a function's `def`, and the diff that moves it, or the reason why there is none."""
 
     line: int
@@ -62,22 +62,22 @@ class Change:
     unmovable: str = ""
 
 
-def change_of(function: RouteFunction, framework: str, folder: Path) -> Change:
+def change_of(function: RouteFunction, framework: str, folder: Path) -> RouteChange:
     """Return the change with which a process pool computes what this function returns."""
     found = _found(function, folder)
-    if isinstance(found, Change):
+    if isinstance(found, RouteChange):
         return found
     node, source, tree = found
     if why := next(_obstacles(node, function, framework, tree, folder), ""):
-        return Change(node.lineno, (), why)
+        return RouteChange(node.lineno, (), why)
     assert isinstance(node, ast.FunctionDef)
     return _change(node, function.file, source, lambda: _changed(node, framework, source, tree))
 
 
-def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> Change:
+def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> RouteChange:
     """Return the change that makes a coroutine function, if it awaits nothing, a `def`, which runs in a thread."""
     found = _found(function, folder)
-    if isinstance(found, Change):
+    if isinstance(found, RouteChange):
         return found
     node, source, tree = found
     nodes = [each for statement in node.body for each in ast.walk(statement)]
@@ -96,7 +96,7 @@ def plain_def_of(function: RouteFunction, framework: str, folder: Path) -> Chang
     why = why or next(_obstacles_to_threads(node, tree, folder / function.file, folder), "")
     why = why or next(_other_decorators(node, framework, tree), "") or use_elsewhere(node, tree, function.file, folder)
     if why:
-        return Change(node.lineno, (), why)
+        return RouteChange(node.lineno, (), why)
     plain = line[: node.col_offset] + line[node.col_offset :].removeprefix("async ")
     lines = source.split("\n")
     return _change(node, function.file, source, lambda: [*lines[: node.lineno - 1], plain, *lines[node.lineno :]])
@@ -118,30 +118,32 @@ def _obstacles_to_threads(
 
 def _found(
     function: RouteFunction, folder: Path
-) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, str, ast.Module] | Change:
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, str, ast.Module] | RouteChange:
     """Return the function, its file and the parsed file; if it can't be found, the reason why there is no change."""
     try:
         source = read_limited(folder / function.file, most_bytes=MOST_BYTES).decode()
         tree = ast.parse(source)
     except (OSError, BadInputError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return Change(function.line, (), f"{function.file} can't be read")
+        return RouteChange(function.line, (), f"{function.file} can't be read")
     node = next((each for each in ast.walk(tree) if _first_line(each) == function.line), None)
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return Change(function.line, (), f"line {function.line} of {function.file} defines no function")
+        return RouteChange(function.line, (), f"line {function.line} of {function.file} defines no function")
     return node, source, tree
 
 
-def _change(node: ast.stmt, file: str, source: str, changed: Callable[[], Sequence[str]]) -> Change:
+def _change(node: ast.stmt, file: str, source: str, changed: Callable[[], Sequence[str]]) -> RouteChange:
     if why := _why_no_diff(file, source):
-        return Change(node.lineno, (), why)
+        return RouteChange(node.lineno, (), why)
     diff = _diff(file, source, changed())
     if any(line[1:] != line[1:].rstrip() for line in diff if line != " "):  # which tables strip
-        return Change(node.lineno, (), f"lines of {file} near it end with spaces: remove the spaces, and run again")
+        return RouteChange(
+            node.lineno, (), f"lines of {file} near it end with spaces: remove the spaces, and run again"
+        )
     if made_legible(list(diff), lines=True, mask=masked_code) != list(diff):
-        return Change(node.lineno, (), f"lines of {file} near it have invisible characters or a secret")
+        return RouteChange(node.lineno, (), f"lines of {file} near it have invisible characters or a secret")
     if sum(line[:1] in ("+", "-") and len(line) > 1 for line in diff[2:]) > MOST_LINES:
-        return Change(node.lineno, (), f"the change needs more than {MOST_LINES} lines")
-    return Change(node.lineno, diff)
+        return RouteChange(node.lineno, (), f"the change needs more than {MOST_LINES} lines")
+    return RouteChange(node.lineno, diff)
 
 
 def _why_no_diff(file: str, source: str) -> str:
@@ -154,7 +156,7 @@ def _why_no_diff(file: str, source: str) -> str:
 def _diff(file: str, source: str, changed: Sequence[str]) -> tuple[str, ...]:
     """Return the lines of a diff for `git apply` and `patch -p1`."""
     before, after = source.split("\n"), "\n".join(changed).split("\n")
-    end = "\n\\ No newline at end of file" * bool(before[-1])
+    end = "\n\\ No newline at end of file" if before[-1] else ""
     before, after = ([*lines[:-1], *([lines[-1] + end] if end else [])] for lines in (before, after))
     lines = list(difflib.unified_diff(before, after, f"a/{file}", f"b/{file}", lineterm=""))
     lines[:2] = [line.rstrip() for line in lines[:2]]

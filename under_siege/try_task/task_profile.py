@@ -135,7 +135,9 @@ def profile_task(
 
 
 async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfile:
-    steps, stopped, timeout_s = dict[str, Any](), "", limit_s
+    steps = dict[str, Any]()
+    stopped = ""
+    timeout_s = limit_s
 
     def has_progressed() -> bool:
         return profiler.process.ended() or len(steps) > known

@@ -37,7 +37,7 @@ def test_a_slower_speed_probe_during_sieges_does_not_make_honest_servers_suspect
     """Halve only the speed of the probe; the first responses and the baseline runs came before the sieges."""
     result = NoisyMachine(1, "quiet").run(HONEST[1:3], rounds=2)
     for record in result.records:
-        beats = record.beats
+        beats = record.speed_samples
         rows = zip(beats.at_s, beats.took_s, strict=True)
         beats.took_s[:] = [took_s * (2 if -0.1 < at_s < record.load_s + 0.1 else 1) for at_s, took_s in rows]
     assert {case.verdict for case in summarize(result).cases} == {"ok"}
@@ -78,7 +78,7 @@ def test_the_interval_of_a_rate_in_json_contains_its_mean_if_the_speed_changed()
 def test_the_speed_of_a_round_is_that_of_the_busy_cpus() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     end_s = record.load_s
-    record.beats.took_s[:] = [0.001 if cpu == 0 else 0.002 for cpu in record.beats.cpu]
+    record.speed_samples.took_s[:] = [0.001 if cpu == 0 else 0.002 for cpu in record.speed_samples.cpu]
     record.cpu_times.busy_s[0] = list(record.cpu_times.at_s)
     record.cpu_times.busy_s[1] = [0.0] * len(record.cpu_times.at_s)
     speeds = speeds_of(record)
@@ -95,9 +95,9 @@ def test_the_speed_of_a_round_is_that_of_the_busy_cpus() -> None:
 @pytest.mark.parametrize("odd_s", [0.1, 0.0])
 def test_a_single_outlier_of_the_speed_probe_has_little_effect_on_the_speed_of_a_round(odd_s: float) -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
-    record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
+    record.speed_samples.took_s[:] = [0.001] * len(record.speed_samples.took_s)
     before = speeds_of(record)
-    record.beats.took_s[201] = odd_s
+    record.speed_samples.took_s[201] = odd_s
     after = speeds_of(record)
     assert after.mean(0, 4) == pytest.approx(before.mean(0, 4), rel=0.02)
     assert after.highest(0, 4) == pytest.approx(before.highest(0, 4))
@@ -106,7 +106,7 @@ def test_a_single_outlier_of_the_speed_probe_has_little_effect_on_the_speed_of_a
 def test_results_without_a_speed_probe_are_not_speed_adjusted() -> None:
     result = NoisyMachine(1).run(HONEST[:3], rounds=2)
     for record in result.records:
-        for column in (record.beats.at_s, record.beats.cpu, record.beats.took_s):
+        for column in (record.speed_samples.at_s, record.speed_samples.cpu, record.speed_samples.took_s):
             column.clear()
     comparison = summarize(result)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
@@ -118,7 +118,7 @@ def test_results_without_a_speed_probe_are_not_speed_adjusted() -> None:
 def test_the_mean_speed_of_a_short_siege_lies_between_its_extremes() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     record.load_s = 1.1
-    record.beats.took_s[:] = [0.002 if 0.5 < at_s < 0.9 else 0.001 for at_s in record.beats.at_s]
+    record.speed_samples.took_s[:] = [0.002 if 0.5 < at_s < 0.9 else 0.001 for at_s in record.speed_samples.at_s]
     one = Round(record)
     lowest, highest = one.lowest_and_highest
     assert lowest <= one.speed <= highest

@@ -110,9 +110,9 @@ def test_a_response_possible_at_the_highest_cpu_speed_is_not_flagged_as_too_fast
     record.alone_at_s[:], record.alone_on_cpu[:] = [-1.0] * 3, [0] * 3
     for place in range(120):
         at_s = 0.05 * place - 2.0
-        record.beats.at_s.append(at_s)
-        record.beats.cpu.append(0)
-        record.beats.took_s.append(15e-6 if at_s < TIME_S / 2 else 7.5e-6)
+        record.speed_samples.at_s.append(at_s)
+        record.speed_samples.cpu.append(0)
+        record.speed_samples.took_s.append(15e-6 if at_s < TIME_S / 2 else 7.5e-6)
     assert "too_fast" not in codes(judged(record, bare))
     record.idle_answer_s = 0.4 * TASK_S
     assert "too_fast" in codes(judged(record, bare))

@@ -19,6 +19,7 @@ from under_siege.measure import server_command
 from under_siege.measure.plan import EnvironmentKey, make_plan
 from under_siege.measure.prepare import ask_for_references
 from under_siege.measure.server import running
+from under_siege.measure.server_readiness import until_ready
 from under_siege.record.record import CaseFailedError
 from under_siege.suite.selection import suite_of
 
@@ -104,7 +105,7 @@ def test_a_url_with_an_unknown_host_fails_immediately() -> None:
 
     async def go() -> None:
         async with running(plan, plan.cases[0], SimpleNamespace(), Services()) as server:
-            await server.ready(FailingDns())
+            await until_ready(server, FailingDns())
 
     with pytest.raises(CaseFailedError, match=r"unknown host 'gone\.invalid'"):
         asyncio.run(go())

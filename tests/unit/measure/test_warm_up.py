@@ -27,7 +27,7 @@ class SingleQueueServer:
     def age_s(self) -> float:
         return 1.0
 
-    async def ready(self, _session) -> HttpResponse:
+    async def until_ready(self, _server, _session) -> HttpResponse:
         return HttpResponse(200, b"pong", {"x-workers": self.workers})
 
     async def set_up(self, _session: object) -> None:
@@ -54,6 +54,7 @@ def warmed_up(server: SingleQueueServer, monkeypatch: pytest.MonkeyPatch) -> Rec
     plan = plan_of("2", users=1)
     record = new_record(plan, plan.cases[0], 1.0, 1)
     monkeypatch.setattr(warm_up, "fetch", server.fetch)
+    monkeypatch.setattr(warm_up, "until_ready", server.until_ready)
     asyncio.run(warm_up.warm_up(server, None, Expectation(b"right", TASK_S, TASK_S), record))
     return record
 

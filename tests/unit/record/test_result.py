@@ -257,9 +257,9 @@ def a_result() -> dict[str, Any]:
     records = [bare_record(), record_of("1_a"), bare_record(2), record_of("1_a", 2)]
     for record in records:
         for at_s in (0.5, 1.5, 2.5, 3.5):
-            record.beats.at_s.append(at_s)
-            record.beats.cpu.append(0)
-            record.beats.took_s.append(0.0001)
+            record.speed_samples.at_s.append(at_s)
+            record.speed_samples.cpu.append(0)
+            record.speed_samples.took_s.append(0.0001)
             record.cpu_times.at_s.append(at_s)
             record.cpu_times.busy_s.setdefault(0, []).append(at_s)
         record.machine = Machine(8.0, 4.2, 0.0)

@@ -298,5 +298,5 @@ def test_an_interrupted_run_names_what_is_missing_and_recommends_nothing() -> No
     assert not any(row.is_main for row in shown.tables[0].rows)
     result.planned.pop()
     texts = [paragraph.text for paragraph in view(summarize(result)).headline]
-    assert texts[0] == "Interrupted: every case was measured, but in fewer rounds than planned."
+    assert texts[0] == "Interrupted: every case was measured, but less often than planned."
     assert texts[1].startswith("Use ")

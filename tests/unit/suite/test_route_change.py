@@ -10,7 +10,7 @@ import pytest
 
 from under_siege.record.result import MovedRoute, made_legible
 from under_siege.suite.application import RouteFunction
-from under_siege.suite.route_change import MOST_LINES, Change, change_of, plain_def_of
+from under_siege.suite.route_change import MOST_LINES, RouteChange, change_of, plain_def_of
 
 LONG = '''\
 from somewhere import app, slow
@@ -28,14 +28,14 @@ def report(
 '''
 
 
-def change(source: str, folder: Path, framework: str = "fastapi", **values: object) -> Change:
+def change(source: str, folder: Path, framework: str = "fastapi", **values: object) -> RouteChange:
     (folder / "shop.py").write_text(source)
     line = 1 + source[: source.index("@app")].count("\n")
     return change_of(RouteFunction(**{"name": "report", "file": "shop.py", "line": line, "is_async": False, **values}),
                      framework, folder)  # fmt: skip
 
 
-def added(change: Change) -> list[str]:
+def added(change: RouteChange) -> list[str]:
     return [line[1:] for line in change.diff if line.startswith("+") and not line.startswith("+++")]
 
 
@@ -245,7 +245,7 @@ def test_a_request_that_the_body_ignores_does_not_move(tmp_path: Path) -> None:
 SLOW = '@app.get("/slow")\nasync def slow():\n    time.sleep(0.2)\n    return 1\n'
 
 
-def plain_def(source: str, folder: Path, framework: str = "fastapi") -> Change:
+def plain_def(source: str, folder: Path, framework: str = "fastapi") -> RouteChange:
     (folder / "shop.py").write_text(source)
     line = 1 + source[: source.index("@app")].count("\n")
     return plain_def_of(RouteFunction(name="slow", file="shop.py", line=line, is_async=True), framework, folder)

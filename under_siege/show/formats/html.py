@@ -16,19 +16,19 @@ def rendered(view: View) -> str:
     return html_page.rendered("page.html", view=view, page=_part(view), explained=explained, most_rows=MOST_ROWS)
 
 
-class Part(NamedTuple):
+class DrawnView(NamedTuple):
     """A view with its charts drawn. The caption of its first table includes the footnotes."""
 
     view: View
     tables: list[Table]
     sections: list[tuple[str, list[html_page.PageFigure]]]
-    parts: "list[Part]"
+    parts: "list[DrawnView]"
 
 
-def _part(view: View) -> Part:
+def _part(view: View) -> DrawnView:
     tables = view.tables_in(Medium.PAGE)
     if tables:
         tables[0] = replace(tables[0], caption=[*tables[0].caption, *view.footnotes])
     sections = groupby((figure for figure in view.figures if figure.on_page), key=lambda figure: figure.section)
     drawn = [(title, list(map(html_page.drawn, figures))) for title, figures in sections]
-    return Part(view, tables, drawn, list(map(_part, view.parts)))
+    return DrawnView(view, tables, drawn, list(map(_part, view.parts)))
