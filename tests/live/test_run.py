@@ -36,7 +36,7 @@ def test_a_run_prints_the_table_that_report_prints_and_names_the_file(measured, 
     ran, file, result = measured
     assert ran.returncode == view_of(result).exit_code, ran.stderr
     assert ran.stderr.endswith(f"Raw values: results/{file.name}\n")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.json", file.name)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z\.json", file.name)
     for server in ("2_async", "4_async_processexecutor", "ceiling"):
         assert re.search(rf"^(→ )?[12]? +{server} +\d", ran.stdout, re.MULTILINE)
     assert run_cli("report", str(file)).stdout == ran.stdout

@@ -1,4 +1,4 @@
-"""Wait until a server is ready, find the process that listens, and say what to do if the server refuses requests."""
+"""Wait until a server is ready, and find the process that listens."""
 
 import asyncio
 import contextlib
