@@ -57,6 +57,7 @@ class EventParser:
         self._is_after_cr = False
         self._is_first = True
         self._data: list[bytes] = []
+        self._data_bytes = 0
         self._name = b""
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -66,10 +67,8 @@ class EventParser:
         data = self._rest + (data.removeprefix(b"\n") if self._is_after_cr else data)
         self._is_after_cr = data.endswith(b"\r")
         *lines, self._rest = _LINE_END.split(data)
-        if len(self._rest) > MOST_EVENT_BYTES:
-            raise CaseFailedError(
-                "wrong_answer", f"an event of the stream is longer than {megabytes(MOST_EVENT_BYTES)}"
-            )
+        if len(self._rest) + self._data_bytes > MOST_EVENT_BYTES:
+            raise _too_long()
         return list(filter(None, lines)) if self._kind == LINES else self._events(lines)
 
     def end(self) -> list[bytes]:
@@ -84,14 +83,19 @@ class EventParser:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
+                self._data_bytes += len(value)
             elif name == b"event":
                 self._name = value.removeprefix(b" ")
             elif not line:
                 if self._data:
                     data = b"\n".join(self._data)
                     events.append(ErrorEvent(data) if self._name == ERROR else data)
-                self._data, self._name = [], b""
+                self._data, self._data_bytes, self._name = [], 0, b""
         return events
+
+
+def _too_long() -> CaseFailedError:
+    return CaseFailedError("wrong_answer", f"an event of the stream is longer than {megabytes(MOST_EVENT_BYTES)}")
 
 
 def reports_error(event: bytes) -> bool:
@@ -271,9 +275,14 @@ async def pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         raise CaseFailedError("wrong_answer", f"the stream is compressed with {encoding}; expected gzip, or nothing")
     expand = bytes if encoding in ("", "identity") else expander()
     is_chunked, parts = "chunked" in response.headers.get("Transfer-Encoding", "").lower(), list[bytes]()
+    size_bytes = 0  # of the chunk that has begun
     async for data, is_end in response.content.iter_chunks():
         parts.append(data)
+        size_bytes += len(data)
+        if size_bytes > MOST_EVENT_BYTES:
+            raise _too_long()
         if is_end or not is_chunked:
+            size_bytes = 0
             try:
                 yield expand(b"".join(parts))
             except zlib.error as error:

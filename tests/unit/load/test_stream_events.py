@@ -2,9 +2,11 @@
 
 import pytest
 
+from under_siege.load import streams
 from under_siege.load.body_rule import BodyRule
 from under_siege.load.request import RightAnswer, Stream
 from under_siege.load.streams import EventCheck, EventParser, counts, places_of_text
+from under_siege.record.record import CaseFailedError
 
 SSE = (
     b"\xef\xbb\xbf: heartbeat\n\ndata: one\nid: 1\n\nevent: token\ndata: two\ndata:lines\n\nretry: 10\n\n"
@@ -18,6 +20,15 @@ def test_server_sent_events_are_parsed_by_the_standard(size: int) -> None:
     parser = EventParser("sse")
     pieces = [SSE[begin : begin + size] for begin in range(0, len(SSE), size)]
     assert [event for piece in pieces for event in parser.feed(piece)] + parser.end() == EVENTS
+
+
+@pytest.mark.parametrize("line", [b"data: xxxx\n", b"data: "])
+def test_an_event_without_an_end_is_read_up_to_a_limit(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_EVENT_BYTES", 1000)
+    parser = EventParser("sse")
+    with pytest.raises(CaseFailedError, match="an event of the stream is longer than"):
+        list(map(parser.feed, [line] * 1000))
+    assert len(list(map(EventParser("sse").feed, [b"data: xxxx\n\n"] * 1000))) == 1000  # many short events
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
