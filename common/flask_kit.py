@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, g, request
@@ -108,6 +109,12 @@ def serve_with_gunicorn(app: Flask, options: Options, **settings: Any) -> None:
         def load(self) -> Flask:
             return app
 
+    def when_ready(arbiter: Any) -> None:
+        dirty, until_s = arbiter.dirty_arbiter, time.monotonic() + GRACE_S
+        while dirty and not Path(dirty.socket_path).exists() and time.monotonic() < until_s:
+            time.sleep(0.01)  # the process that manages dirty workers listens a little later
+        announce(options, arbiter.LISTENERS[0].sock)
+
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # for the end of the process that manages dirty workers
     settings |= {
         "bind": f"fd://{configured(app, options).detach()}",
@@ -115,6 +122,6 @@ def serve_with_gunicorn(app: Flask, options: Options, **settings: Any) -> None:
         "loglevel": "critical",
         "graceful_timeout": GRACE_S,
         "control_socket_disable": True,
-        "when_ready": lambda arbiter: announce(options, arbiter.LISTENERS[0].sock),
+        "when_ready": when_ready,
     }
     Application().run()

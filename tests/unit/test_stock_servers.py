@@ -27,7 +27,7 @@ MAY_BE_ASSIGNED_TO = {"flask.g"}  # made for the application's own values
 MAY_BE_USED = {"asyncio._get_running_loop", "sys._is_gil_enabled"}
 EXCEPTIONS = {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, BaseException)}
 MOST_LINES = {"load_shedding.py": 20, "options.py": 60}  # of code
-MOST_LINES_TOGETHER, MOST_MODULES = 850, 14
+MOST_LINES_TOGETHER, MOST_MODULES = 860, 14
 
 
 class Module:
