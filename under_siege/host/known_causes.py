@@ -13,16 +13,21 @@ _SERVICES = {
     "11211": "memcached",
 }
 _REFUSED = (  # how clients say that nothing listens at a host and a port
-    r"Connect call failed \('(?P<host>[^']+)', (?P<port>\d+)",
-    r"Error \d+ connecting to (?P<host>[^\s:]+):(?P<port>\d+)",
+    r"(?<!Errno 101\] )(?<!Errno 110\] )(?<!Errno 113\] )Connect call failed \('(?P<host>[^']+)', (?P<port>\d+)",
+    r"Error 111 connecting to (?P<host>[^\s:]+):(?P<port>\d+)",
     r'connection to server at "(?P<host>[^"]+)"[^,]*, port (?P<port>\d+) failed: Connection refused',
-    r"Can't connect to MySQL server on '(?P<host>[^':]+)(?::(?P<port>\d+))?",
+    r"Can't connect to MySQL server on '(?P<host>[^':]+)(?::(?P<port>\d+))?'[^\n]{0,10}\b111\b",
     r"(?P<host>[\w.-]+):(?P<port>\d+): \[Errno 111\] Connection refused",
 )
 
 
 def _no_service(found: re.Match[str]) -> str:
-    port = found["port"] or "3306"
+    port = found["port"]
+    if not port:  # some clients of MySQL do not say it
+        return (
+            f"nothing listens at {found['host']} at the port where the application expects MySQL, so start it first, "
+            "or change the application's settings"
+        )
     name = _SERVICES.get(port, "")
     service = f", where {name} usually does," if name else ""
     return f"nothing listens at {found['host']}:{port}{service} so start it first, or change the application's settings"

@@ -60,7 +60,8 @@ class SimulatedUser:
         self._cookies.pop(name, None)
         if morsel.value and morsel["max-age"] != "0":
             self._cookies[name] = morsel.coded_value
-            self._note_secret(name, morsel.coded_value)
+            for value in (morsel.coded_value, morsel.value):  # with and without quotes
+                self._note_secret(name, value)
 
     def filled(self, url: str, request: Request) -> tuple[str, Request]:
         """Return the URL and the request with a value for each placeholder, and with the cookies of this user.
@@ -104,7 +105,7 @@ class SimulatedUser:
 
     def _note_secret(self, name: str, value: str) -> None:
         if len(value) >= _LONG or is_secret_name(name):
-            self._secrets |= {value, _in_path(value), _in_json(value)}
+            self._secrets |= {value, _in_path(value), _in_json(value), quote_plus(value)}
 
     def _known(self) -> str:
         """Name what the last answer of the setup contains, without its values."""

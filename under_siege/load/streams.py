@@ -64,6 +64,8 @@ class EventParser:
         """Return the events that these bytes complete."""
         if self._kind == CHUNKS:
             return [data] if data else []
+        if not data:  # a piece of a compressed stream may contain nothing yet
+            return []
         data = self._rest + (data.removeprefix(b"\n") if self._is_after_cr else data)
         self._is_after_cr = data.endswith(b"\r")
         *lines, self._rest = _LINE_END.split(data)

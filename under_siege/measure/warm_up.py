@@ -41,7 +41,10 @@ MOST_VERIFIED = 20  # maximum number of requests of a mix to verify before the l
 FIRST_LIMIT_S = 10.0  # timeout for capturing the requests of a tool, which usually takes 0.02 s
 REQUESTS_ON_A_CONNECTION = 3  # number of requests on one connection, if the tool uses keep-alive
 UNKNOWN_USER = (401, 403)  # statuses for a user who has not logged in
-_LOST_SESSION = ", although the setup succeeded: perhaps another process answered it, and they don't share sessions"
+_LOST_SESSION = (
+    ", although the setup succeeded: perhaps a later setup of the same user ended the session, or another process "
+    "answered it, and they don't share sessions"
+)
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _LAST_ANSWER = _ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 _END = b"\r\n\r\n"

@@ -14,6 +14,12 @@ OUTPUTS = {
     'connection to server at "db" (10.0.0.2), port 5433 failed: Connection refused': "db:5433 so start it",
     "[2026-11-28] [7] [CRITICAL] WORKER TIMEOUT (pid:8)": "raise --timeout, or use gthread",
     "WARNING: Maximum request limit of 50 exceeded. Terminating process.": "a supervisor has to start it again",
+    "(2003, \"Can't connect to MySQL server on 'db' ([Errno 111] Connection refused)\")": "listens at db at the port",
+    "(2003, \"Can't connect to MySQL server on '127.0.0.1:3307' (111)\")": "nothing listens at 127.0.0.1:3307 so",
+    "(2003, \"Can't connect to MySQL server on 'db' ([Errno -2] Name or service not known)\")": "",
+    "(2003, \"Can't connect to MySQL server on 'db' (timed out)\")": "",
+    "Error 110 connecting to 10.0.0.1:6379. Connection timed out.": "",
+    "OSError: [Errno 113] Connect call failed ('10.0.0.1', 5432)": "",
     "KeyError: 'x'": "",
 }
 

@@ -125,3 +125,10 @@ def test_messages_hide_what_the_setup_gave_to_a_user(monkeypatch: pytest.MonkeyP
     user.filled("/{ticket}/{id}", Request())
     user.hide_secrets()
     assert masked("long-enough, cookie-value, 77") == "***, ***, 77"
+
+
+def test_a_cookie_in_quotes_is_masked_without_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = set_up(monkeypatch, Server((200, {}, {}, 'sid="k3 x9Lq77Zs51"')), LOGIN)
+    user.hide_secrets()
+    assert "x9Lq" not in masked("no user for k3 x9Lq77Zs51")
+    assert "x9Lq" not in masked("no user for k3+x9Lq77Zs51")

@@ -194,3 +194,9 @@ def test_a_stream_may_report_an_error_if_the_reference_does() -> None:
     check = EventCheck(BodyRule(), right.events, 1, Stream("sse"))
     check.take(events[0])
     assert check.problem() == ""
+
+
+def test_an_empty_piece_between_the_bytes_of_a_line_break_ends_no_event() -> None:
+    parser = EventParser("sse")
+    pieces = b"data: a\r", b"", b"\ndata: b\r\n\r\n"
+    assert [event for piece in pieces for event in parser.feed(piece)] == [b"a\nb"]
