@@ -33,7 +33,8 @@ def _no_service(found: re.Match[str]) -> str:
     return f"nothing listens at {found['host']}:{port}{service} so start it first, or change the application's settings"
 
 
-_CAUSES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+Cause = tuple[str, Callable[[re.Match[str]], str]]  # a pattern, and what explains it
+_EXCEPTIONS: tuple[Cause, ...] = (
     (
         r"asyncio\.run\(\) cannot be called from a running event loop|This event loop is already running",
         lambda _: "this server imports the application while its event loop runs, so the import can't run one",
@@ -42,6 +43,9 @@ _CAUSES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         r"RuntimeError: no running event loop",
         lambda _: "the import needs a running event loop, and this server imports the application before its loop runs",
     ),
+    *((pattern, _no_service) for pattern in _REFUSED),
+)
+_MESSAGES: tuple[Cause, ...] = (
     (
         r"WORKER TIMEOUT",
         lambda _: (
@@ -53,14 +57,33 @@ _CAUSES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         r"Maximum request limit of \d+ exceeded",
         lambda _: "it ended after its --limit-max-requests: in production, a supervisor has to start it again",
     ),
-    *((pattern, _no_service) for pattern in _REFUSED),
 )
+_HEAD = "Traceback (most recent call last)"
+_CHAIN = re.compile(r"direct cause of the following exception|During handling of the above exception")
+
+
+def _last_errors(output: str) -> str:
+    """Return the last traceback, with those of the exceptions that led to it; without any, the whole output."""
+    _, *tracebacks = output.split(_HEAD)
+    last = tracebacks[-1:]
+    for earlier in tracebacks[-2::-1]:
+        if not _CHAIN.search(earlier):
+            break
+        last.insert(0, earlier)
+    return _HEAD.join(last) if tracebacks else output
 
 
 def known_cause(output: str) -> str:
-    """Return the cause of the last error in a program's output that has a known one, or an empty string."""
-    found = [(match, explain) for pattern, explain in _CAUSES for match in re.finditer(pattern, output)]
+    """Return the cause of the last error in a program's output if it is known, or an empty string.
+
+    Messages of a server count wherever they are. A refused connection counts only if it led to the last exception,
+    because an application may go on without the other program.
+    """
+    last = _last_errors(output)
+    searched = [*((pattern, explain, output) for pattern, explain in _MESSAGES)]
+    searched += [(pattern, explain, last) for pattern, explain in _EXCEPTIONS]
+    found = [(match, explain) for pattern, explain, text in searched for match in re.finditer(pattern, text)]
     if not found:
         return ""
-    last, explain = max(found, key=lambda pair: pair[0].start())
-    return explain(last)
+    match, explain = max(found, key=lambda pair: pair[0].start() - len(pair[0].string))  # the nearest to the end
+    return explain(match)

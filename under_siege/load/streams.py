@@ -184,6 +184,8 @@ class EventCheck:
         self.seen = self.counted = 0
         self.size_bytes = 0
         self._may_report_errors = self._kind == CHUNKS or any(map(reports_error, right))
+        is_whole = stream.most_events is None and stream.time_s is None  # whether the stream is read to its end
+        self._lacks_done = is_whole and bool(right) and right[-1] == DONE
 
     def take(self, event: bytes) -> bool:
         """Compare the next event with the expected one, and return whether it counts."""
@@ -195,6 +197,7 @@ class EventCheck:
     def _compare(self, event: bytes) -> None:
         number, begin = self.seen, self.size_bytes
         self.seen, self.size_bytes = number + 1, begin + len(event)
+        self._lacks_done = self._lacks_done and event != DONE
         if self._rule.mode == PATTERN and self._lacks:  # it must match somewhere in the response
             self._lacks = self._rule.problem(event, b"")
         if self._problem or event == DONE:
@@ -224,6 +227,8 @@ class EventCheck:
             return "no event"
         if self._lacks:
             return self._lacks
+        if self._lacks_done:
+            return f"the stream ended without {DONE.decode()}"
         if self._stream.text and not self.counted:
             return "no event with text"
         if self._kind == CHUNKS and self._rule.mode == SAME and self._count is not None:

@@ -34,3 +34,16 @@ def test_the_cause_of_an_error_is_known(output: str) -> None:
 def test_the_last_error_counts() -> None:
     first, second = list(OUTPUTS)[1:3]
     assert "Redis" in known_cause(f"{first}\n{second}\n")
+
+
+def test_a_refused_connection_counts_only_if_it_led_to_the_last_exception() -> None:
+    refused = "Error 111 connecting to localhost:6379. Connection refused."
+    key = "Traceback (most recent call last):\nKeyError: 'SECRET'\n"
+    chained = "\nThe above exception was the direct cause of the following exception:\n\n"
+    redis = f"Traceback (most recent call last):\nredis.exceptions.ConnectionError: {refused}\n"
+    assert known_cause(f"WARNING cache off: {refused}\n{key}") == ""
+    assert known_cause(f"{redis}{key}") == ""
+    assert "Redis" in known_cause(f"{redis}{chained}{key}")
+    assert "Redis" in known_cause(f"{key}{redis}")
+    assert "Redis" in known_cause(refused)
+    assert "raise --timeout" in known_cause(f"[CRITICAL] WORKER TIMEOUT (pid:8)\n{key}")

@@ -200,3 +200,14 @@ def test_an_empty_piece_between_the_bytes_of_a_line_break_ends_no_event() -> Non
     parser = EventParser("sse")
     pieces = b"data: a\r", b"", b"\ndata: b\r\n\r\n"
     assert [event for piece in pieces for event in parser.feed(piece)] == [b"a\nb"]
+
+
+@pytest.mark.parametrize(("stream", "problem"), [(Stream("sse"), "without [DONE]"), (Stream("sse", most_events=1), "")])
+def test_a_stream_that_ends_early_lacks_its_last_event(stream: Stream, problem: str) -> None:
+    whole = [b'{"text": "a"}', b"[DONE]"]
+    for events, expected in ((whole, ""), (whole[:1], problem)):
+        check = EventCheck(BodyRule("any"), whole, None, stream)
+        for event in events:
+            check.take(event)
+        assert check.problem().endswith(expected)
+        assert bool(check.problem()) == bool(expected)
