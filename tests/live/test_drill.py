@@ -1,6 +1,7 @@
 """The drill injects faults into real servers. What it says about them is tested in tests/unit/drill."""
 
 import itertools
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -27,7 +28,8 @@ def run_drill(folder: Path, target: str | Path, *faults: str) -> Outcomes:
         patched.setattr(recovery_check, "RECOVERY_LIMIT_S", 30.0)  # on a busy machine, a server takes longer
         for name, value in {"FLOOD": 100, "SILENT_S": 3.0, "NEVER_S": 2.0, "STREAMS": 4, "AFTER_FAULT_S": 1.2}.items():
             patched.setattr(injection, name, value)
-        ran = invoke("drill", str(target), *words, "--rounds", "1", "--quiet", "--out", "d.json", folder=folder)
+        ran = invoke("drill", str(target), *words, "--rounds", "1", "--out", "d.json", folder=folder)
+        assert re.search(r"bench\.py: \d+ incidents take about \d+ (s|min)\n", ran.stderr)
     incidents = load(folder / "d.json").incidents
     assert [incident.failure for incident in incidents if incident.failure] == [], ran.stderr
     outcomes = fault_outcomes(incidents)

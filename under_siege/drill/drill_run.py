@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +12,7 @@ from under_siege.drill.faults import CONTROL, FAULTS, Fault
 from under_siege.drill.injection import Need
 from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
 from under_siege.drill.recovery_check import has_recovered
+from under_siege.measure.duration import in_words
 from under_siege.measure.plan import Plan, make_plan
 from under_siege.measure.session import Reporting, Session, run_session
 from under_siege.paths import PACKAGE, environment_variable
@@ -20,6 +22,7 @@ from under_siege.record.result import Result
 from under_siege.suite.selection import DRILL, refuse_unsupported
 from under_siege.suite.suite import Suite
 
+ANNOUNCED = 8  # divisor: after the first 1/8 of the incidents, the time for all of them is announced
 Chain = list[tuple[Case, Incident]]
 
 
@@ -53,9 +56,15 @@ def run_drill(
     """Inject the selected faults into each server, and save the result after each incident; see `run_session`."""
 
     async def work(session: Session) -> None:
-        drill = Drill(session)
-        for chain in chains(session.plan, selected(options)):
+        drill, began_s, count, is_announced = Drill(session), time.monotonic(), 0, False
+        planned = list(chains(session.plan, selected(options)))
+        total = sum(map(len, planned))
+        for chain in planned:
             await drill.run_chain(chain)
+            count += len(chain)
+            if not is_announced and count >= total / ANNOUNCED:
+                total_s, is_announced = (time.monotonic() - began_s) / count * total, True
+                session.watcher.say(f"{total} incidents take {in_words(total_s, total_s)}")
 
     paths = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
     with environment_variable("PYTHONPATH", os.pathsep.join(paths)):  # for drill_task

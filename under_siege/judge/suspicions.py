@@ -16,7 +16,7 @@ from under_siege.host.known_causes import known_cause
 from under_siege.judge.estimates import ACCURACY, Estimate
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection, other_work, stolen
-from under_siege.record.record import Record
+from under_siege.record.record import Drain, Record
 from under_siege.record.requests import REFUSED
 from under_siege.suite.suite import NO_SERVER
 
@@ -346,7 +346,17 @@ def backlog(measured: Round, _: Evidence) -> str | None:
         return None
     return (
         f"after the load, the server was busy for {drain.lasted_s:.1f} s{longer} and used "
-        f"{formatting.seconds(drain.cpu_s)} of CPU time; {does_not_count}; check for background work"
+        f"{formatting.seconds(drain.cpu_s)} of CPU time; {does_not_count}; {_work_afterwards(drain)}"
+    )
+
+
+def _work_afterwards(drain: Drain) -> str:
+    if not drain.restarts:
+        return "check for background work"
+    started = "1 process" if drain.restarts == 1 else f"{drain.restarts} processes"
+    return (
+        f"it started {started} then: workers that are recycled, as with --max-requests, import the application again; "
+        "without such an option, check for background work"
     )
 
 

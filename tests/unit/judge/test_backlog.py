@@ -44,6 +44,13 @@ def test_only_work_beyond_that_of_abandoned_requests_is_flagged(drain: dict[str,
     assert [reason.code for reason in case.reasons if reason.code == "backlog"] == ["backlog"] * is_flagged
 
 
+@pytest.mark.parametrize(("restarts", "cause"), [(0, "check for background work"), (2, "workers that are recycled")])
+def test_the_likely_cause_of_work_after_the_load_is_named(restarts: int, cause: str) -> None:
+    (case,) = summarize(result_of([with_drain(cpu_s=60.0, restarts=restarts)])).cases
+    (message,) = [reason.message for reason in case.reasons if reason.code == "backlog"]
+    assert f"does not include this work; {cause}" in message or f"started {restarts} processes then: {cause}" in message
+
+
 def drained(cpu_s: Callable[[], float], jobs: Callable[[], Awaitable[float]] | None, limit_s: float) -> Drain:
     record = record_of("1_a")
     asyncio.run(watch_drain(record, cpu_s, jobs, None if jobs is None else 3.0, limit_s))
