@@ -68,8 +68,13 @@ def test_what_an_application_prints_does_not_hide_that_a_package_is_missing(tmp_
 def test_the_application_is_found_in_a_module_that_is_named_alone(tmp_path: Path) -> None:
     assert look_at(tmp_path, "flask_shop:", FLASK).name == "flask_shop:create_app"
     assert look_at(tmp_path, "shop:", FASTAPI).name == "shop:app"
-    with pytest.raises(BadInputError, match="no application was found in this module: name it, such as empty:app"):
+    with pytest.raises(BadInputError, match=r"^empty: no application was found in this module: name it, such as"):
         look_at(tmp_path, "empty:", "answer = 42")
+    write(tmp_path, {"package/__init__.py": "", "package/app.py": "1 / 0", "package/wsgi.py": WSGI})
+    with pytest.raises(BadInputError, match=r"^package: no application was found in this module: use package.wsgi:app"):
+        inspected("package:", sys.executable, tmp_path)
+    proxy = "from flask import Flask, current_app\ndef create_app():\n    return Flask(__name__)\n"
+    assert look_at(tmp_path, "with_proxy:", proxy).name == "with_proxy:create_app"
 
 
 def test_a_module_beside_src_imports_from_there(tmp_path: Path) -> None:

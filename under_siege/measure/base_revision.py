@@ -59,7 +59,9 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value], copied: Sequenc
     else:
         if why := _why_no_revision(folder):
             raise BadInputError(f"--against {legible(base)}: {why}")
-        kind = "directory" if root is None else f"revision of {root}, and no such directory"
+        kind = (
+            f"revision of {root}, and no such directory" if root else f"directory, and {folder} is in no git repository"
+        )
         raise BadInputError(f"--against {legible(base)}: no such {kind}; use for example main, HEAD~1 or ../other")
     inner = folder.relative_to(root) if root else Path()
     if commit and not (place / inner).is_dir():

@@ -4,6 +4,7 @@ This script runs in the user's Python, which may be 3.9, and in the user's folde
 """
 
 import asyncio
+import contextlib
 import enum
 import functools
 import importlib
@@ -51,6 +52,7 @@ SERVER_PACKAGES = (
     *("aiohttp", "daphne", "granian", "gunicorn", "hypercorn", "sanic", "tornado", "uvicorn", "waitress", "werkzeug"),
 )
 LIKELY = ("app", "application", "create_app", "make_app", "get_app", "build_app")
+USUAL_MODULES = ("main", "app", "asgi", "wsgi", "application", "server", "web", "api")  # of a package
 IMPORTED_IN_LOOP: list[str] = []  # modules whose import needs a running event loop
 Route = tuple[str, str, Any]  # method, path, and the function or class that answers
 
@@ -205,11 +207,24 @@ def is_there(module: str) -> bool:
 
 def applications_in(module: Any) -> list[str]:
     """Return the names of the applications that a module has, and of functions that probably make one."""
-    kinds = {key: kind_of(value) for key, value in vars(module).items() if not key.startswith("_")}
+    kinds = {}
+    for key, value in vars(module).items():
+        with contextlib.suppress(Exception):  # proxies, such as Flask's current_app, work only in a request
+            kinds[key] = "" if key.startswith("_") else kind_of(value)
     found = [key for key, kind in kinds.items() if kind not in ("", "factory")]
     found = [key for key in found if known_class(getattr(module, key)) or key in LIKELY]
     found += [key for key, kind in kinds.items() if kind == "factory" and key in LIKELY]
     return sorted(found, key=lambda name: LIKELY.index(name) if name in LIKELY else len(LIKELY))
+
+
+def application_below(package: str) -> str:
+    """Return the module:name of an application in a usual module of a package, or an empty string."""
+    for name in USUAL_MODULES:
+        module = f"{package}.{name}"
+        with contextlib.suppress(Exception, NoApplicationError, StartsServerError, SystemExit):
+            if is_there(module) and (found := applications_in(importlib.import_module(module))):
+                return f"{module}:{found[0]}"
+    return ""
 
 
 def attribute(module: Any, name: str) -> Any:
@@ -494,7 +509,9 @@ def described(name: str) -> dict[str, Any]:
     if not wanted:
         wanted = next(iter(applications_in(its_module)), "")
         if not wanted:
-            raise NoApplicationError(f"no application was found in this module: name it, such as {module}:app")
+            inside = application_below(module)
+            known = f"use {inside}" if inside else f"name it, such as {module}:app"
+            raise NoApplicationError(f"no application was found in this module: {known}")
     found = attribute(its_module, wanted)
     app, is_factory, is_async = application(found, wanted, attributes.endswith("()"))
     import_s = time.monotonic() - began_s

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.formatting import legible
+from under_siege.host.environments import DIRECTORY
 from under_siege.host.helper_process import HelperDiedError, HelperError, answer
 from under_siege.host.known_causes import known_cause
 from under_siege.paths import script
@@ -136,8 +138,8 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         problem = f"can't be imported: {error}"
     except HelperError as error:
         problem = str(error)
-    remedy = _elsewhere(name, folder) if problem.startswith("there is no ") else _remedy(problem, python)
-    raise BadInputError(f"{name}: {legible(masked(problem))[:400]}{remedy}")
+    remedy = _elsewhere(name, folder) if problem.startswith("there is no ") else _remedy(problem, python, folder)
+    raise BadInputError(f"{name.rstrip(':')}: {legible(masked(problem))[:400]}{remedy}")
 
 
 def _elsewhere(name: str, folder: Path) -> str:
@@ -152,13 +154,16 @@ def _elsewhere(name: str, folder: Path) -> str:
     return ""
 
 
-def _remedy(problem: str, python: str) -> str:
+def _remedy(problem: str, python: str, folder: Path) -> str:
     """Return what to do about a package that is missing in the application's environment."""
     if missing := re.search(r"No module named '([\w.]+)'", problem):
-        return (
-            f"; {python} has no package {missing[1].partition('.')[0]}: list it in requirements.txt or pyproject.toml, "
-            "activate its environment, or pass --python PATH"
-        )
+        package = missing[1].partition(".")[0]
+        how = "list it in requirements.txt or pyproject.toml"  # of which the bench makes an environment
+        if python == sys.executable and (folder / "setup.py").is_file():
+            how = "create .venv, for example with python3 -m venv .venv && .venv/bin/pip install -e ."
+        elif python != sys.executable and not Path(python).is_relative_to(DIRECTORY):
+            how = f"install it there, for example with {python} -m pip install {package}"
+        return f"; {python} has no package {package}: {how}, activate its environment, or pass --python PATH"
     cause = known_cause(problem)
     return f"; {cause}" if cause else ""
 

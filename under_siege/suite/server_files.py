@@ -14,7 +14,8 @@ from under_siege.paths import ROOT, USERS
 from under_siege.suite.suite import NO_SERVER, Kind, Suite, Target
 
 SERVERS = ROOT / "servers"
-APPLICATIONS = ("app", "application", "create_app", "make_app")  # names that frameworks suggest, the likeliest first
+# Names of applications and of functions that make them, the likeliest first.
+APPLICATIONS = ("app", "application", "create_app", "make_app", "get_app", "build_app", "init_app")
 
 _KIND_BY_NAME = (  # names that the file imports or uses; the first match wins
     (Kind.GREENLETS, {"gevent"}),
@@ -86,8 +87,8 @@ def read_strategy(path: Path) -> Target:
             )
         if not docstring:
             raise BadInputError(
-                f"server {str(path)!r} violates the server contract: it needs a docstring or a --port option; "
-                "see docs/adding.md"
+                f"server {str(path)!r} violates the server contract: it needs a docstring or a --port option (see "
+                "docs/adding.md); if it starts an application, name this as module:name, or write a suite"
             )
     constants = dict(_constants(module))
     requires = str(constants.get("REQUIRES", ""))
