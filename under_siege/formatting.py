@@ -102,6 +102,12 @@ def between(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def cut(text: str, most: int) -> str:
+    """Shorten a text in its middle, because the beginning says what failed, and the end says where and why."""
+    rest = most // 3
+    return text if len(text) <= most else f"{text[:rest]} … {text[rest + 3 - most :]}"
+
+
 def capitalized(text: str) -> str:
     """Capitalize the first letter and leave the rest unchanged."""
     return f"{text[:1].upper()}{text[1:]}"

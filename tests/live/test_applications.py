@@ -92,6 +92,17 @@ def test_a_member_of_a_workspace_is_named_if_its_module_is_not_here(tmp_path: Pa
         inspected("gone:app", sys.executable, tmp_path)
 
 
+def test_an_application_that_imports_from_another_folder_gets_the_place_from_which_it_runs(tmp_path: Path) -> None:
+    write(tmp_path, {"src/py/shop.py": f"import rules\n{WSGI}", "src/py/rules.py": ""})
+    with pytest.raises(BadInputError, match=r"rules is in src/py: run the command there for shop:app$"):
+        inspected("src.py.shop:app", sys.executable, tmp_path)
+
+
+def test_a_long_error_keeps_its_end(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"^shop:app: can't be imported: ValueError: x+ … x+ \(shop.py, line 1\)$"):
+        look_at(tmp_path, "shop:app", "raise ValueError('x' * 1000)")
+
+
 def test_servers_keep_the_pythonpath_with_which_the_application_was_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

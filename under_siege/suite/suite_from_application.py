@@ -36,6 +36,7 @@ from under_siege.suite.application import (
     is_requestable,
     missing,
     named,
+    refuse_absent,
 )
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
 from under_siege.suite.requests import setup_table, stream_of
@@ -306,6 +307,7 @@ def generated_suite(
     if options.path is not None and not is_path(options.path):
         raise invalid_value("--path", options.path, PATH)
     environment = user_environment(folder, options.pythons)
+    refuse_absent(app, folder, environment)
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
     application = inspected(app, python.path, folder, limit_s)

@@ -108,6 +108,7 @@ def test_a_requirements_file_becomes_the_environment_to_which_the_servers_are_ad
 ) -> None:
     application("shop:app", "wsgi")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
+    (tmp_path / "shop.py").touch()
     targets = written().targets
     assert {target.requirements for target in targets} == {("-r requirements.txt",)}
     added = {target.name: target.additions for target in targets}
@@ -117,6 +118,13 @@ def test_a_requirements_file_becomes_the_environment_to_which_the_servers_are_ad
         "waitress": ("waitress",),
         "granian": ("granian",),
     }
+
+
+def test_a_missing_module_is_named_before_its_packages_are_installed(application, tmp_path: Path) -> None:
+    application("shop:app", "wsgi")
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    with pytest.raises(BadInputError, match=r"^shop:app: there is no shop.py here or in src"):
+        suite_of(["shop:app"])
 
 
 def test_a_slow_import_gives_servers_more_time_to_start(application, written) -> None:
