@@ -120,6 +120,14 @@ def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> N
     assert not look_at(tmp_path, "plain:app", FASTAPI).needs_loop
 
 
+def test_patches_of_gevent_are_noticed(tmp_path: Path) -> None:
+    assert (
+        look_at(tmp_path, "patched:app", f"from gevent import monkey\nmonkey.patch_all()\n{WSGI}").patched_by
+        == "gevent"
+    )
+    assert look_at(tmp_path, "unpatched:app", f"from gevent import monkey\n{WSGI}").patched_by == ""
+
+
 def test_a_function_that_starts_a_server_is_no_factory(tmp_path: Path) -> None:
     main = f"{FASTAPI}\ndef main():\n    import uvicorn\n    uvicorn.run(app, port=0)\n"
     with pytest.raises(BadInputError, match=r"main\(\) starts a server itself: name the application that it serves"):

@@ -60,6 +60,7 @@ class Application(msgspec.Struct, frozen=True):
     file: str = ""  # of its module
     needs_loop: bool = False  # whether its import needs a running event loop
     functions: list[RouteFunction | None] = []  # of the routes
+    patched_by: str = ""  # the package that replaces threads by its own, such as gevent
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
         """Return the function that answers a request, or None if it is unknown or not the only one."""
@@ -195,6 +196,18 @@ class Deployment(NamedTuple):
     is_optional: bool = False  # whether it is compared only if it is installed
     least_python: tuple[int, int] = (3, 9)
     framework: str = ""  # the only framework whose applications it runs; empty: any
+    patched_by: str = ""  # the package that an application has to be patched by; empty: any
+    has_threads: bool = False  # whether it needs the threads of the standard library
+    also: tuple[str, ...] = ()  # further packages that it needs
+
+    def runs(self, application: Application) -> bool:
+        """Return whether it runs applications with this framework and these patches."""
+        is_hindered = self.has_threads and application.patched_by != ""
+        return (
+            self.framework in ("", application.framework)
+            and self.patched_by in ("", application.patched_by)
+            and not is_hindered
+        )
 
     @property
     def requirement(self) -> str:
@@ -263,6 +276,16 @@ DEPLOYMENTS = (
         "wsgi",
         "gunicorn",
         f"{_GUNICORN} -k gthread --threads {{threads}}",
+        has_threads=True,
+    ),
+    Deployment(
+        "gevent",
+        "Gunicorn with gevent workers",
+        "wsgi",
+        "gunicorn",
+        f"{_GUNICORN} -k gevent",
+        patched_by="gevent",
+        also=("packaging",),
     ),
     Deployment(
         "waitress",
@@ -279,6 +302,7 @@ DEPLOYMENTS = (
         "granian",
         f"{{python}} -m granian --interface wsgi APP FACTORY --workers {{workers}} {_ADDRESS} --log-level warning",
         "--factory",
+        has_threads=True,
     ),
     Deployment(
         "run_app",
@@ -325,7 +349,7 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
     taken = set[str]()
     for kind, name in names.items():
         for each in kinds[kind]:
-            if each.framework not in ("", application.framework):
+            if not each.runs(application):
                 continue
             is_installed = each.module in application.servers
             is_outdated = each.module.partition(".")[0] in application.servers or (
@@ -339,7 +363,9 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
 
 def missing(deployments: Collection[Deployment], servers: Mapping[str, str]) -> list[str]:
     """Return the packages to add for these deployments, such as `gunicorn`."""
-    return list(dict.fromkeys(each.requirement for each in deployments if each.module not in servers))
+    wanted = [(each.module, each.requirement) for each in deployments]
+    wanted += [(package, package) for each in deployments for package in each.also]
+    return list(dict.fromkeys(requirement for module, requirement in wanted if module not in servers))
 
 
 def completed(deployment: Deployment, name: str, application: Application) -> str:

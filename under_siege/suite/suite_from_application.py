@@ -282,6 +282,11 @@ def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, An
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
     if application.needs_loop:
         notes.append("the import of the application needs a running event loop: servers that import it before fail")
+    if application.patched_by and application.kind == "wsgi":
+        notes.append(
+            f"{application.patched_by} replaces the threads of Python when the application is imported, so servers "
+            "that need these threads, such as gthread and Granian, were left out"
+        )
     copies = (application.file,) if application.is_copy_of_sources_in(folder) else ()
     for file in copies:
         notes.append(f"{file} was imported: changes in this folder count only after the next installation")

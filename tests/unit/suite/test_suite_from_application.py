@@ -195,3 +195,13 @@ def test_only_the_applications_of_sanic_are_compared_on_its_own_server() -> None
     assert "sanic" in names
     assert names.index("uvicorn") < names.index("sanic")
     assert "sanic" not in [each.name for each in deployments_of(described(framework="fastapi", servers=installed))]
+
+
+def test_an_application_without_real_threads_is_compared_on_servers_that_need_none(application) -> None:
+    application("shop:app", "wsgi", patched_by="gevent", servers={"gunicorn": "25"})
+    suite = suite_of(["shop:app"])
+    additions = {target.name: target.additions for target in suite.targets}
+    assert additions == {"sync": (), "gevent": ("packaging",), "waitress": ("waitress",)}
+    assert any("such as gthread and Granian, were left out" in note for note in suite.application.notes)
+    eventlet = described("shop:app", "wsgi", patched_by="eventlet")
+    assert [each.name for each in deployments_of(eventlet)] == ["sync", "waitress"]
