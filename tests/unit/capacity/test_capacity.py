@@ -150,7 +150,7 @@ def test_a_server_that_refuses_requests_while_it_is_idle_has_no_rate_but_a_limit
     assert [reason["code"] for reason in case["reasons"]] == ["refused_while_idle"]
     sentence = next(iter(conclusion(named([one]))))
     assert "idle connections" in sentence
-    assert "/s while it used 4.0 % of a CPU" in sentence
+    assert "/s while it used 4 % of a CPU" in sentence
 
 
 def test_a_limit_on_requests_determines_the_rate_if_connections_are_not_kept() -> None:
