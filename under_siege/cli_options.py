@@ -512,7 +512,7 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
     if path.is_dir():
         raise BadInputError(f"{str(path)!r} is a folder; expected a file")
     if is_rewritten and is_pipe(path):
-        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten after every case")
+        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten at the end")
     check_writable(path)
     return path
 
