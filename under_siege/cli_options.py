@@ -463,7 +463,7 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
 
 
 PICTURES = ["timeline", "profile", "throughput", "pings", "streams", "tradeoff", "moments", "memory", "cpu", "heatmap"]
-PICTURES += ["capacity"]
+PICTURES += ["capacity", "processes"]
 ONE_PICTURE = (
     f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}, or a metric "
     "along a numeric axis, such as rate-sweep or p99-sweep."

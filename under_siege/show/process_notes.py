@@ -1,0 +1,86 @@
+"""Write sentences about the processes of a server that explain its figures."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from under_siege import formatting
+from under_siege.formatting import listed
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.server_processes import (
+    PARENT,
+    SLOWER,
+    Crowding,
+    crowding,
+    replaced_together,
+    spare_import,
+    watched,
+    workers_at_once,
+)
+from under_siege.record.case import WORKERS
+from under_siege.suite.what_if import is_what_if
+
+VARIED = 0.1  # the lowest and the highest rate of rounds differ by at least this share of their mean
+IDLE = 0.5  # largest ratio of the CPU times of two workers that is worth a remark
+MOST_LISTED = 4  # maximum number of workers whose users are listed
+_SETS_WORKERS = re.compile(r"(?:^| )(?:-w ?\d|--workers[ =]\d)")
+
+
+def sentences_on(rounds: Sequence[Round]) -> Iterator[str]:
+    """Yield a sentence for each way in which the processes of a case explain its figures."""
+    yield from _on_crowding(rounds)
+    yield from _on_numbers(rounds)
+    spare = [spare_import(run) for run in rounds]
+    if spare and (last := spare[-1]) and all(spare):
+        both = f"{last.parent_bytes / 1e6:,.0f} of {formatting.megabytes(last.all_bytes)}"
+        yield f"the parent process imported the application, too: {both}"
+    together = [found for run in rounds if (found := replaced_together(run))]
+    if together:
+        worst = max(together, key=lambda found: found.silence_s)
+        which = {1: "the only worker was", 2: "both workers were"}.get(
+            worst.workers, f"all {worst.workers} workers were"
+        )
+        within = f" within {formatting.seconds(max(0.1, worst.within_s))}" if worst.workers > 1 else ""
+        yield f"{which} replaced{within}: nobody answered for {formatting.seconds(worst.silence_s)}"
+
+
+def _on_crowding(rounds: Sequence[Round]) -> Iterator[str]:
+    found = [each for run in rounds if (each := crowding(run))]
+    if not found:
+        return
+    worst = max(found, key=lambda each: (each.users[-1], each.slower or 0.0))
+    rates = [run.rate.per_s for run in rounds if run.rate.per_s]
+    varied = (max(rates) - min(rates)) / (sum(rates) / len(rates)) if len(rates) > 1 else 0.0
+    differs = len({tuple(each.users) for each in found}) > 1 or len(found) < len(rounds)
+    effects = []
+    if worst.slower and worst.slower >= SLOWER:
+        effects.append(f"users of the fullest worker waited {formatting.significant(worst.slower, 2)} times as long")
+    elif worst.idle is not None and worst.idle <= IDLE:
+        effects.append(f"the emptiest worker used {formatting.share(worst.idle)} of the CPU time of the fullest")
+    if varied >= VARIED and differs:
+        effects.append(f"rates varied by {formatting.share(varied)} between rounds")
+    if effects:
+        yield f"{_shared(worst)}: keep-alive connections stay where they were accepted; {listed(effects)}"
+
+
+def _shared(found: Crowding) -> str:
+    users, count = found.users, sum(found.users)
+    if users[-1] == count:
+        return f"all {count} users shared one of {len(users)} workers"
+    if len(users) == 2:
+        return f"{users[0]} of {count} users shared one of 2 workers, {users[1]} the other"
+    if len(users) <= MOST_LISTED:
+        return f"of {count} users, {listed(list(map(str, users)))} shared a worker"
+    return f"between {users[0]} and {users[-1]} of {count} users shared each of {len(users)} workers"
+
+
+def _on_numbers(rounds: Sequence[Round]) -> Iterator[str]:
+    """Yield a sentence if another number of workers ran than the case says, or if its command does not set it."""
+    ran, record = min(map(workers_at_once, rounds)), rounds[0].record
+    asked = record.values.get(WORKERS)
+    if ran != max(map(workers_at_once, rounds)) or ran < 2 or record.kind or is_what_if(record.server):
+        return
+    commands = [each.process.command for each in watched(rounds[0]) if each.role == PARENT]
+    if isinstance(asked, int) and asked != ran:
+        yield f"{formatting.counted(asked, 'worker')} {'was' if asked == 1 else 'were'} asked for, {ran} ran"
+    elif asked is None and commands and not any(map(_SETS_WORKERS.search, commands)):
+        yield f"{ran} workers ran; the command that starts the server does not set their number"
