@@ -36,7 +36,8 @@ class ProcessWatch:
         """Note the processes that run at this time, which is in seconds since the load began."""
         running = [usage for usage in usages if not usage.is_zombie]
         for pid in self._running.keys() - {usage.pid for usage in running}:
-            self._running.pop(pid).ended_s = round(at_s, 3)
+            ended = self._running.pop(pid)
+            ended.ended_s = round((ended.samples.at_s[-1] + at_s) / 2, 3)
         boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) - at_s
         for usage in running:
             if usage.pid not in self._running and len(self._record.processes) < MOST_PROCESSES:

@@ -229,44 +229,55 @@ class Replacement(NamedTuple):
     """All workers were replaced at about the same time."""
 
     workers: int
-    within_s: float
+    within_s: float  # at least `SAMPLED_S`
     silence_s: float  # how long no response came
 
 
+SAMPLED_S = 0.25  # between two samples of processes
 TOGETHER_S = 1.0  # the longest time between the ends of two workers that are replaced together
 NOTICEABLE_S = 0.3
 LONGER = 2.0  # times the longest silence at other times
 
 
-def workers_replaced(run: Round) -> list[float]:
-    """Return when workers ended under load and were replaced by another child of their parent."""
-    found = watched(run)
-    workers = [each.process for each in found if each.role == WORKER]
+def workers_replaced(run: Round) -> list[ServerProcess]:
+    """Return the workers that ended under load and were replaced by another child of their parent, in this order."""
+    workers = _workers(run)
     masters = {process.parent for process in workers}
     started = sum(each.parent in masters and 0 < each.began_s < run.load_s for each in run.record.processes)
-    ended = sorted(process.ended_s for process in workers if process.ended_s and 0 < process.ended_s <= run.load_s)
-    return ended[:started]
+    return sorted((each for each in workers if 0 < _end_s(each, run) <= run.load_s), key=_last_seen_s)[:started]
 
 
 def replaced_together(run: Round) -> Replacement | None:
     """Return the longest silence while all workers were replaced together; None if somebody answered meanwhile."""
-    ended = workers_replaced(run)
-    groups: list[list[float]] = []
-    for at_s in ended:
-        if groups and at_s - groups[-1][-1] <= TOGETHER_S:
-            groups[-1].append(at_s)
+    ended, workers, silences = workers_replaced(run), _workers(run), _silences(run)
+    groups: list[list[ServerProcess]] = []
+    for each in ended:
+        if groups and _last_seen_s(each) - _last_seen_s(groups[-1][-1]) <= TOGETHER_S:
+            groups[-1].append(each)
         else:
-            groups.append([at_s])
-    silences = _silences(run)
+            groups.append([each])
     beside = max((to_s - from_s for from_s, to_s in silences if not _is_near(from_s, to_s, ended)), default=0.0)
     found = []
-    workers = [each.process for each in watched(run) if each.role == WORKER]
     for group in groups:
-        at_once = sum(each.began_s < group[0] and (each.ended_s or run.load_s) >= group[0] for each in workers)
+        first_s, last_s = _last_seen_s(group[0]), _end_s(group[-1], run)
+        at_once = sum(each.began_s < first_s <= _last_seen_s(each) for each in workers)
         longest_s = max((to_s - from_s for from_s, to_s in silences if _is_near(from_s, to_s, group)), default=0.0)
         if len(group) >= at_once and longest_s >= max(NOTICEABLE_S, LONGER * beside):
-            found.append(Replacement(len(group), group[-1] - group[0], longest_s))
+            found.append(Replacement(len(group), max(SAMPLED_S, last_s - first_s), longest_s))
     return max(found, key=lambda each: each.silence_s, default=None)
+
+
+def _workers(run: Round) -> list[ServerProcess]:
+    return [each.process for each in watched(run) if each.role == WORKER]
+
+
+def _last_seen_s(process: ServerProcess) -> float:
+    return process.samples.at_s[-1]
+
+
+def _end_s(process: ServerProcess, run: Round) -> float:
+    """Return when the process ended, or a time after the load."""
+    return process.ended_s if process.ended_s is not None else run.load_s + 1
 
 
 def _silences(run: Round) -> list[tuple[float, float]]:
@@ -277,8 +288,8 @@ def _silences(run: Round) -> list[tuple[float, float]]:
     return list(pairwise(edges))
 
 
-def _is_near(from_s: float, to_s: float, moments: Collection[float]) -> bool:
-    return any(from_s - TOGETHER_S / 2 <= moment <= to_s + TOGETHER_S / 2 for moment in moments)
+def _is_near(from_s: float, to_s: float, ended: Collection[ServerProcess]) -> bool:
+    return any(from_s - TOGETHER_S / 2 <= _last_seen_s(each) <= to_s + TOGETHER_S / 2 for each in ended)
 
 
 def workers_at_once(run: Round) -> int:

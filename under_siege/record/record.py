@@ -226,7 +226,7 @@ class ServerProcess(msgspec.Struct, kw_only=True):
     is_listening: bool | None = None  # whether it has a listening socket, perhaps inherited; None: unknown
     accepts: bool = False  # whether its event loop waits for connections
     began_s: Moment
-    ended_s: Moment | None = None  # None: it still ran when the load ended
+    ended_s: Moment | None = None  # ± half the time between two samples; None: it still ran when the load ended
     memory_start_bytes: Count | None = None  # when the load began, or the process was first seen
     memory_end_bytes: Count | None = None  # when the load or the process ended
     private_bytes: Count | None = None  # at the end: memory that no other process shares; None: unknown

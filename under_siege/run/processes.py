@@ -29,12 +29,13 @@ from under_siege.show.view import Cell, Column, CsvValue, Figure, Note, Paragrap
 MOST_ON_PAGE = 6  # charts
 MOST_BANDS = 30  # of a chart
 LETTERS = 40  # of a command in a terminal
+LEAST_HEIGHT = 0.05  # CPUs
 BUSY = 0.01  # smallest share of the CPU time with which a process counts as busy
 NOTHING = "No processes were recorded: measure again, and let the bench start the server."
 HOW = (
-    "A band for each process: its width is the CPU time that it used, where the full height is one core. A triangle "
-    "marks the start of a process under load, a cross its end. Workers accept connections, a parent starts workers, "
-    "and a helper does neither. The chart shows one round."
+    "A band for each process: it is as wide as the CPU time that the process used. A triangle marks the start of a "
+    "process under load, a cross its end. Workers accept connections, a parent starts workers, and a helper does "
+    "neither. The chart shows one round."
 )
 _ORDER = {PARENT: 0, WORKER: 1}
 _FIGURES = ("CPU", "memory at start", "at end", "connections", "began", "ended")
@@ -148,7 +149,7 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
             "CPU time: " + ", ".join(f"{each.summary.name} {_facts(each.summary)}" for each in shown),
             on_page=number < MOST_ON_PAGE,
             headline=formatting.capitalized(text),
-            conditions=f"{of_siege(comparison.result, [case])} · round {run.record.round}",
+            conditions=" · ".join([of_siege(comparison.result, [case]), f"round {run.record.round}", _height(run)]),
             section="Processes",
         )
 
@@ -167,10 +168,27 @@ def _facts(one: ProcessSummary) -> str:
     return ", ".join(filter(None, [f"{formatting.share(one.cpu_share)} of the CPU time", held, memory]))
 
 
+def _cpus(each: Watched) -> list[tuple[float, float]]:
+    """Return the time of each sample but the last, and how many CPUs the process used until the next sample."""
+    points = zip(each.process.samples.at_s, each.process.samples.cpu_s, strict=True)
+    return [
+        (at_s, max(0.0, after_s - before_s) / max(1e-3, next_s - at_s))
+        for (at_s, before_s), (next_s, after_s) in pairwise(points)
+    ]
+
+
+def _most_cpus(run: Round) -> float:
+    return max([LEAST_HEIGHT, *(cpus for each in _shown(run) for _, cpus in _cpus(each))])
+
+
+def _height(run: Round) -> str:
+    return f"full height: {formatting.significant(_most_cpus(run), 2)} cores"
+
+
 def bands(run: Round) -> Chart:
     """Chart the CPU usage of each process over time as a band, with marks at its start and its end."""
     rows: Rows = []
-    names, highest = [], 1.0
+    names, half = [], _most_cpus(run) / 2
     for each in _shown(run):
         one, samples = each.summary, each.process.samples
         name = f"{one.name}\n{_facts(one)}"
@@ -181,15 +199,11 @@ def bands(run: Round) -> Chart:
             rows.append({"row": name, "mark_s": one.began_s, "what": "start"})
         if one.ended_s is not None:
             rows.append({"row": name, "mark_s": one.ended_s, "what": "end"})
-        points = list(zip(samples.at_s, samples.cpu_s, strict=True))
-        for (at_s, before_s), (next_s, after_s) in pairwise(points):
-            cpus = max(0.0, after_s - before_s) / max(1e-3, next_s - at_s)
-            highest = max(highest, cpus)
-            rows.append({"row": name, "at_s": at_s, "low": round(-cpus / 2, 3), "high": round(cpus / 2, 3)})
-        rows.append({"row": name, "at_s": points[-1][0], "low": 0.0, "high": 0.0})
+        for at_s, cpus in [*_cpus(each), (samples.at_s[-1], 0.0)]:
+            rows.append({"row": name, "at_s": at_s, "low": round(-cpus / 2, 4), "high": round(cpus / 2, 4)})
     x_scale = {"domain": [0, run.load_s], "nice": False, "clamp": True}
     x = quantity("at_s", title="seconds since the siege began", scale=x_scale)
-    scale = {"domain": [-highest / 2, highest / 2], "nice": False}
+    scale = {"domain": [-half, half], "nice": False}
     y = quantity("low", axis=None, scale=scale)
     middle = {"datum": 0, "type": "quantitative", "axis": None, "scale": scale}
     shape = kind("what", scale={"domain": ["start", "end"], "range": ["triangle-right", "cross"]}, legend=None)

@@ -39,7 +39,7 @@ def sentences_on(rounds: Sequence[Round]) -> Iterator[str]:
         which = {1: "the only worker was", 2: "both workers were"}.get(
             worst.workers, f"all {worst.workers} workers were"
         )
-        within = f" within {formatting.seconds(max(0.1, worst.within_s))}" if worst.workers > 1 else ""
+        within = f" within {formatting.significant(worst.within_s, 1)} s" if worst.workers > 1 else ""
         yield f"{which} replaced{within}: nobody answered for {formatting.seconds(worst.silence_s)}"
 
 
