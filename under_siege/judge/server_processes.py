@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
@@ -175,7 +175,8 @@ def crowding(run: Round) -> Crowding | None:
 def _idle(run: Round, least: float, most: float) -> float | None:
     """Return the ratio of two shares of the CPU time, or None if no worker was busy, or all workers had one CPU."""
     is_single = (run.quota or SEVERAL) <= 1 or len(run.record.cpu_times.busy_s) == 1
-    return None if is_single or (run.cpu_wanted() or 0.0) < BUSY_CPUS or not most else least / most
+    wanted = run.cpu_wanted() or run.cpus_used() or 0.0
+    return None if is_single or wanted < BUSY_CPUS or not most else least / most
 
 
 SEVERAL = 2
@@ -231,12 +232,13 @@ class Replacement(NamedTuple):
     workers: int
     within_s: float  # at least `SAMPLED_S`
     silence_s: float  # how long no response came
+    is_complete: bool  # whether as many workers started before the load ended
 
 
 SAMPLED_S = 0.25  # between two samples of processes
-TOGETHER_S = 1.0  # the longest time between the ends of two workers that are replaced together
 NOTICEABLE_S = 0.3
 LONGER = 2.0  # times the longest silence at other times
+SHORTEST_START_S, SLOWER_START = 1.0, 1.5  # of a worker; and in units of the time until the server was ready
 
 
 def workers_replaced(run: Round) -> list[ServerProcess]:
@@ -248,23 +250,28 @@ def workers_replaced(run: Round) -> list[ServerProcess]:
 
 
 def replaced_together(run: Round) -> Replacement | None:
-    """Return the longest silence while all workers were replaced together; None if somebody answered meanwhile."""
-    ended, workers, silences = workers_replaced(run), _workers(run), _silences(run)
-    groups: list[list[ServerProcess]] = []
-    for each in ended:
-        if groups and _last_seen_s(each) - _last_seen_s(groups[-1][-1]) <= TOGETHER_S:
-            groups[-1].append(each)
-        else:
-            groups.append([each])
-    beside = max((to_s - from_s for from_s, to_s in silences if not _is_near(from_s, to_s, ended)), default=0.0)
+    """Return the longest silence for which all workers had just been replaced, and the new ones were not ready.
+
+    None if there is none, or if the server is often silent for as long.
+    """
+    workers = [each.process for each in watched(run) if each.role in (WORKER, UNKNOWN)]
+    ended = [each for each in _workers(run) if 0 < _end_s(each, run) <= run.load_s] if workers_replaced(run) else []
     found = []
-    for group in groups:
-        first_s, last_s = _last_seen_s(group[0]), _end_s(group[-1], run)
-        at_once = sum(each.began_s < first_s <= _last_seen_s(each) for each in workers)
-        longest_s = max((to_s - from_s for from_s, to_s in silences if _is_near(from_s, to_s, group)), default=0.0)
-        if len(group) >= at_once and longest_s >= max(NOTICEABLE_S, LONGER * beside):
-            found.append(Replacement(len(group), max(SAMPLED_S, last_s - first_s), longest_s))
-    return max(found, key=lambda each: each.silence_s, default=None)
+    start_s = max(SHORTEST_START_S, SLOWER_START * (run.record.ready_s or 0.0))
+    beside_s = 0.0
+    for from_s, to_s in _silences(run):
+        old = [each for each in ended if from_s - start_s <= _end_s(each, run) <= to_s]
+        first_s = min(map(_last_seen_s, old), default=0.0)
+        others = [each for each in workers if each not in old]
+        middle_s = (from_s + to_s) / 2
+        if old and not any(each.began_s < first_s and _end_s(each, run) > middle_s for each in others):
+            within_s = max(_end_s(each, run) for each in old) - min(_end_s(each, run) for each in old)
+            started = sum(first_s < each.began_s < run.load_s for each in others)
+            found.append(Replacement(len(old), max(SAMPLED_S, within_s), to_s - from_s, started >= len(old)))
+        else:
+            beside_s = max(beside_s, to_s - from_s)
+    worst = max(found, key=lambda each: each.silence_s, default=None)
+    return worst if worst and worst.silence_s >= max(NOTICEABLE_S, LONGER * beside_s) else None
 
 
 def _workers(run: Round) -> list[ServerProcess]:
@@ -286,10 +293,6 @@ def _silences(run: Round) -> list[tuple[float, float]]:
     good = [at for at, outcome in zip(requests.ended_s, requests.outcome, strict=True) if outcome == CORRECT]
     edges = [0.0, *sorted(at for at in good if 0 < at < run.load_s), run.load_s]
     return list(pairwise(edges))
-
-
-def _is_near(from_s: float, to_s: float, ended: Collection[ServerProcess]) -> bool:
-    return any(from_s - TOGETHER_S / 2 <= _last_seen_s(each) <= to_s + TOGETHER_S / 2 for each in ended)
 
 
 def workers_at_once(run: Round) -> int:

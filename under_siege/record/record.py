@@ -327,6 +327,7 @@ class Record(_CaseMeasurement, kw_only=True):
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
     is_screening: bool = False  # whether the siege was short and the server stopped at once, so its drain is unknown
+    workers_replaced: Count = 0  # workers that ended and were started again under load; of results without `processes`
     listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case

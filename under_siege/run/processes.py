@@ -51,6 +51,7 @@ def view(comparison: Comparison) -> View:
     """Return the processes of all cases, for `report --processes`."""
     names = CaseNames(comparison.cases)
     pairs = list(zip(comparison.cases, comparison.rounds, strict=True))
+    one_of = ["one round of each case; JSON and CSV have all"] if any(len(rounds) > 1 for _, rounds in pairs) else []
     table = _table(comparison)
     data = [{"case": names.full(case.case), "server": case.server, "processes": case.processes} for case, _ in pairs]
     return View(
@@ -58,7 +59,7 @@ def view(comparison: Comparison) -> View:
         headline=() if table.rows else [Paragraph(NOTHING)],
         tables=[table],
         notes=[Note("note", names.full(case.case), text) for case, rounds in pairs for text in sentences_on(rounds)],
-        footnotes=["began, ended: seconds since the load began · CPU: share of the CPU time of the server"],
+        footnotes=[*one_of, "began, ended: seconds since the load began · CPU: share of the CPU time of the server"],
         figures=list(figures(comparison)),
         data={**identity(comparison.result), "cases": data},
         csv=_csv([(names.full(case.case), each) for case, _ in pairs for each in case.processes]),

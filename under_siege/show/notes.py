@@ -18,7 +18,7 @@ from under_siege.record.result import Result
 from under_siege.show.case_names import CaseNames
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
 from under_siege.show.conditions import cores, in_common, rounds_of
-from under_siege.show.process_notes import sentences_on
+from under_siege.show.process_notes import sentences_on, unset_number
 from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR
 
@@ -167,8 +167,8 @@ def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     names = CaseNames(comparison.cases)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
         name = names.full(case.case)
-        yield from ((name, text) for text in sentences_on(rounds))
-        if replaced := sum(len(workers_replaced(run)) for run in rounds):
+        yield from ((name, text) for text in (*sentences_on(rounds), *unset_number(rounds)))
+        if replaced := sum(len(workers_replaced(run)) or run.record.workers_replaced for run in rounds):
             lost = sum(run.lost for run in rounds)
             yield (
                 name,

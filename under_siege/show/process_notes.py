@@ -22,13 +22,15 @@ from under_siege.suite.what_if import is_what_if
 VARIED = 0.1  # the lowest and the highest rate of rounds differ by at least this share of their mean
 IDLE = 0.5  # largest ratio of the CPU times of two workers that is worth a remark
 MOST_LISTED = 4  # maximum number of workers whose users are listed
-_SETS_WORKERS = re.compile(r"(?:^| )(?:-w ?\d|--workers[ =]\d)")
+_SETS_WORKERS = re.compile(r"(?:^| )(?:-w ?\d|--workers[ =]\d)").search
 
 
 def sentences_on(rounds: Sequence[Round]) -> Iterator[str]:
     """Yield a sentence for each way in which the processes of a case explain its figures."""
     yield from _on_crowding(rounds)
-    yield from _on_numbers(rounds)
+    asked, ran = rounds[0].record.values.get(WORKERS), _workers_that_ran(rounds)
+    if isinstance(asked, int) and ran and asked != ran:
+        yield f"{formatting.counted(asked, 'worker')} {'was' if asked == 1 else 'were'} asked for, {ran} ran"
     spare = [spare_import(run) for run in rounds]
     if spare and (last := spare[-1]) and all(spare):
         both = f"{last.parent_bytes / 1e6:,.0f} of {formatting.megabytes(last.all_bytes)}"
@@ -36,11 +38,10 @@ def sentences_on(rounds: Sequence[Round]) -> Iterator[str]:
     together = [found for run in rounds if (found := replaced_together(run))]
     if together:
         worst = max(together, key=lambda found: found.silence_s)
-        which = {1: "the only worker was", 2: "both workers were"}.get(
-            worst.workers, f"all {worst.workers} workers were"
-        )
+        which = {1: "the only worker", 2: "both workers"}.get(worst.workers, f"all {worst.workers} workers")
+        was = "ended" if not worst.is_complete else "was replaced" if worst.workers == 1 else "were replaced"
         within = f" within {formatting.significant(worst.within_s, 1)} s" if worst.workers > 1 else ""
-        yield f"{which} replaced{within}: nobody answered for {formatting.seconds(worst.silence_s)}"
+        yield f"{which} {was}{within}: nobody answered for {formatting.seconds(worst.silence_s)}"
 
 
 def _on_crowding(rounds: Sequence[Round]) -> Iterator[str]:
@@ -73,14 +74,15 @@ def _shared(found: Crowding) -> str:
     return f"between {users[0]} and {users[-1]} of {count} users shared each of {len(users)} workers"
 
 
-def _on_numbers(rounds: Sequence[Round]) -> Iterator[str]:
-    """Yield a sentence if another number of workers ran than the case says, or if its command does not set it."""
-    ran, record = min(map(workers_at_once, rounds)), rounds[0].record
-    asked = record.values.get(WORKERS)
-    if ran != max(map(workers_at_once, rounds)) or ran < 2 or record.kind or is_what_if(record.server):
-        return
+def unset_number(rounds: Sequence[Round]) -> Iterator[str]:
+    """Yield a sentence with the number of workers, if neither the case nor the command of the server sets it."""
+    ran = _workers_that_ran(rounds)
     commands = [each.process.command for each in watched(rounds[0]) if each.role == PARENT]
-    if isinstance(asked, int) and asked != ran:
-        yield f"{formatting.counted(asked, 'worker')} {'was' if asked == 1 else 'were'} asked for, {ran} ran"
-    elif asked is None and commands and not any(map(_SETS_WORKERS.search, commands)):
+    if ran and rounds[0].record.values.get(WORKERS) is None and commands and not any(map(_SETS_WORKERS, commands)):
         yield f"{ran} workers ran; the command that starts the server does not set their number"
+
+
+def _workers_that_ran(rounds: Sequence[Round]) -> int:
+    """Return how many worker processes ran, or 0 if this is unknown, differs, or workers may also be threads."""
+    numbers, record = {workers_at_once(run) for run in rounds}, rounds[0].record
+    return 0 if len(numbers) > 1 or record.kind or is_what_if(record.server) or max(numbers) < 2 else max(numbers)
