@@ -31,7 +31,7 @@ MOST_BANDS = 30  # of a chart
 LETTERS = 40  # of a command in a terminal
 LEAST_HEIGHT = 0.05  # CPUs
 BUSY = 0.01  # smallest share of the CPU time with which a process counts as busy
-NOTHING = "No processes were recorded: measure again, and let the bench start the server."
+NOTHING = "No processes were recorded: expected a result of run, whose servers the bench has started."
 HOW = (
     "A band for each process: it is as wide as the CPU time that the process used. A triangle marks the start of a "
     "process under load, a cross its end. Workers accept connections, a parent starts workers, and a helper does "

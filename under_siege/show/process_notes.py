@@ -16,6 +16,7 @@ from under_siege.judge.server_processes import (
     watched,
     workers_at_once,
 )
+from under_siege.judge.speed_correction import other_work, stolen
 from under_siege.record.case import WORKERS
 from under_siege.suite.what_if import is_what_if
 
@@ -45,22 +46,33 @@ def sentences_on(rounds: Sequence[Round]) -> Iterator[str]:
 
 
 def _on_crowding(rounds: Sequence[Round]) -> Iterator[str]:
-    found = [each for run in rounds if (each := crowding(run))]
+    crowds = [crowding(run) for run in rounds]
+    found = [each for each in crowds if each]
     if not found:
         return
     worst = max(found, key=lambda each: (each.users[-1], each.slower or 0.0))
-    rates = [run.rate.per_s for run in rounds if run.rate.per_s]
-    varied = (max(rates) - min(rates)) / (sum(rates) / len(rates)) if len(rates) > 1 else 0.0
-    differs = len({tuple(each.users) for each in found}) > 1 or len(found) < len(rounds)
     effects = []
     if worst.slower and worst.slower >= SLOWER:
         effects.append(f"users of the fullest worker waited {formatting.significant(worst.slower, 2)} times as long")
     elif worst.idle is not None and worst.idle <= IDLE:
         effects.append(f"the emptiest worker used {formatting.share(worst.idle)} of the CPU time of the fullest")
-    if varied >= VARIED and differs:
+    if varied := _varied(rounds, crowds):
         effects.append(f"rates varied by {formatting.share(varied)} between rounds")
     if effects:
         yield f"{_shared(worst)}: keep-alive connections stay where they were accepted; {listed(effects)}"
+
+
+def _varied(rounds: Sequence[Round], crowds: Sequence[Crowding | None]) -> float:
+    """Return by which share of their mean the rates of rounds varied, or 0 if crowding can't be the cause of that."""
+    rates = [
+        (run.rate.per_s, crowd.users[-1] if crowd else 0)
+        for run, crowd in zip(rounds, crowds, strict=True)
+        if run.rate.per_s
+    ]
+    (lowest, crowded), (highest, spread) = min(rates, default=(0.0, 0)), max(rates, default=(0.0, 0))
+    disturbed = max(stolen(run) + other_work(run) for run in rounds)
+    varied = (highest - lowest) * len(rates) / sum(rate for rate, _ in rates) if rates else 0.0
+    return varied if crowded > spread and varied > VARIED + disturbed else 0.0
 
 
 def _shared(found: Crowding) -> str:

@@ -6,7 +6,7 @@ import pytest
 from simulated_record import TIME_S, bare_record, record_of, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.record.record import CpuTimes, LimitUsage, ProcessSamples, Record, ServerProcess
+from under_siege.record.record import CpuTimes, LimitUsage, Machine, ProcessSamples, Record, ServerProcess
 from under_siege.record.requests import CHECK, CORRECT, LOAD, PING
 from under_siege.run.view import view
 from under_siege.show.notes import notes
@@ -103,6 +103,18 @@ def several(count: int, command: str = "gunicorn app:app", kind: str = "", **axe
     return record
 
 
+def in_two_rounds(crowded_s: float, even_s: float, other_work: float = 0.0) -> list[Record]:
+    """Return a round with a crowded worker and one without; all users of a round wait as long for each response."""
+    pairs = [([3, 22], crowded_s), ([12, 13], even_s)]
+    records = [
+        crowded(users, 0.1, 0.1, task_s=[each_s / count for count in users], round_=number)
+        for number, (users, each_s) in enumerate(pairs, 1)
+    ]
+    for record in records:
+        record.machine = Machine(total_s=8.0, busy_s=1.0 + 8.0 * other_work, steal_s=0.0)
+    return records
+
+
 LIMITED = LimitUsage(cpus=1.0)
 APPEARS: dict[str, Callable[[], list[Record]]] = {
     "crowded": lambda: [crowded([3, 22], 1.0, 1.0)],
@@ -110,6 +122,7 @@ APPEARS: dict[str, Callable[[], list[Record]]] = {
         crowded([12, 13], 1.0, 1.0),
         crowded([3, 22], 1.0, 1.0, task_s=(0.04, 0.04), round_=2),
     ],
+    "crowded, so only the rates of rounds differ": lambda: in_two_rounds(0.2, 0.1),
     "crowded, with three workers": lambda: [crowded([0, 1, 9], 0.0, 1.0, 1.0, task_s=(0.02, 0.02, 0.02))],
     "crowded, with six workers": lambda: [crowded([1, 1, 1, 1, 2, 9], *[0.5] * 6, task_s=[0.02] * 6)],
     "one worker has all users": lambda: [crowded([0, 5], 0.02, 1.0, task_s=(0.02, 0.02))],
@@ -124,6 +137,8 @@ APPEARS: dict[str, Callable[[], list[Record]]] = {
 MISSING: dict[str, Callable[[], list[Record]]] = {
     "users are spread evenly": lambda: [crowded([12, 13], 1.0, 1.0)],
     "the workers mostly wait": lambda: [crowded([3, 22], 0.1, 0.1, task_s=(0.03, 0.03 * 3 / 22))],
+    "the crowded round was faster": lambda: in_two_rounds(0.1, 0.2),
+    "other programs made rates vary": lambda: in_two_rounds(0.2, 0.1, other_work=0.6),
     "all users at one worker that mostly waits": lambda: [crowded([0, 5], 0.0, 0.1, task_s=(0.02, 0.02))],
     "all workers have one CPU": lambda: [crowded([0, 5], 0.02, 1.0, task_s=(0.02, 0.02), limits=LIMITED)],
     "connections were not kept": lambda: [
