@@ -518,7 +518,7 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
 
 
 PICTURES = ["timeline", "profile", "throughput", "pings", "streams", "tradeoff", "moments", "memory", "cpu", "heatmap"]
-PICTURES += ["capacity"]
+PICTURES += ["capacity", "processes"]
 ONE_PICTURE = (
     f"Draw one chart (.svg or .png): {', '.join(PICTURES)}, or a metric for each number of users or the like, such as "
     "rate-sweep."
