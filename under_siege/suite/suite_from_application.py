@@ -356,8 +356,8 @@ def _user_application(tables: ApplicationTables, suite: Suite, folder: Path) -> 
     application, notes = tables.application, []
     if additions := list(dict.fromkeys(name for target in suite.targets for name in target.additions)):
         notes.append(
-            f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} added beside the packages of "
-            f"{tables.environment.found}, without changing them"
+            f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} installed for this benchmark only; "
+            f"{tables.environment.found} is unchanged"
         )
     host = tables.data["load"]["headers"].get("Host")
     if host and host == application.host:
