@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,14 @@ _WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests have a body by d
 _PARAMETER = r"(?<!\$)\{\w+(?::\w+)?\}|<(?:\w+:)?\w+>"  # in the path of a route, but not a variable such as ${TOKEN}
 _AXES = ("{users}", "{workers}", "{threads}")  # placeholders of a suite, which are replaced
 _BARE_KEY = re.compile(r"[\w-]+", re.ASCII)  # in TOML
+OF_APPLICATIONS = ("path", "method", "body", "keep_environment", "ready_within", "strategies")
+OF_URLS = ("ping", "headers", "setup", "stream", "events", "first", "status", "ignored", "any_body")  # and applications
+_NAMES = {  # of options whose field has another name
+    "headers": "header",
+    "ignored": "ignore",
+    "strategies": "strategy",
+    "keep_environment": "use-my-server-config",
+}
 # A server may take this many times as long to start as the import took alone, because workers share CPUs.
 SLOWEST_START = 3
 
@@ -62,6 +70,7 @@ class TargetOptions:
     method: str | None = None  # None: POST with a body, otherwise GET
     body: str | None = None  # JSON, or other text
     headers: tuple[str, ...] = ()  # such as `Authorization: Bearer ${TOKEN}`
+    setup: tuple[str, ...] = ()  # such as `POST /login {"user": "ann"}`
     pythons: tuple[str, ...] = ()
     keep_environment: bool = False
     ready_within: str | None = None
@@ -71,11 +80,16 @@ class TargetOptions:
     status: int | None = None  # status of the correct response; None: 200
     ignored: tuple[str, ...] = ()  # fields of JSON responses that may differ, such as `items.*.id`
     any_body: bool = False  # whether only the status is checked
-    setup: tuple[str, ...] = ()  # such as `POST /login {"user": "ann"}`
     strategies: tuple[
         str, ...
     ] = ()  # members of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
     tell: Callable[[str], None] = lambda _: None
+
+    def refuse(self, names: Collection[str], needed: str) -> None:
+        """Raise BadInputError if one of these options is given, because it needs something else."""
+        for each in fields(self):
+            if each.name in names and getattr(self, each.name) != each.default:
+                raise BadInputError(f"--{_NAMES.get(each.name, each.name).replace('_', '-')} needs {needed}")
 
     def expect_table(self) -> dict[str, Any]:
         """Return the keys of [expect]; raise BadInputError if two options contradict each other."""
@@ -93,11 +107,7 @@ class TargetOptions:
 
     def read_stream(self) -> Stream | None:
         """Return how to read a stream, or None for whole responses; raise BadInputError for an invalid option."""
-        if self.stream is not None:
-            return stream_of(self.stream, self.events, self.first, "--")
-        if option := next((name for name in ("events", "first") if getattr(self, name) is not None), ""):
-            raise BadInputError(f"--{option} needs --stream sse, --stream lines or --stream chunks")
-        return None
+        return stream_of(self.stream, self.events, self.first, "--")
 
     def header_table(self) -> dict[str, str]:
         """Return the headers by name; raise BadInputError for a header without a colon."""
