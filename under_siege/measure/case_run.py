@@ -40,7 +40,7 @@ from under_siege.measure.warm_up import (
     warm_up,
 )
 from under_siege.record.case import Case
-from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
 from under_siege.suite.expected_response import Expectation, Files
 
@@ -73,7 +73,7 @@ class CaseRun:
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
-        record.mix = self._mix()
+        record.mix = self.expected.sent_mix()
         record.is_screening = self.is_screening
         record.stream, record.text_events = self.expected.read_as
         try:
@@ -87,15 +87,6 @@ class CaseRun:
             record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
-
-    def _mix(self) -> list[SentRequest]:
-        """Return the requests of a mix, or an empty list if all requests are equal."""
-        if self.expected.mix is None:
-            return []
-        return [
-            SentRequest(each.request.method, path, each.status, round(each.task_s, 6))
-            for path, each in self.expected.mix.requests
-        ]
 
     async def _measure_ceiling(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.session.tool.driver.name
