@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from under_siege import formatting
-from under_siege.drill import injection, job_injection
-from under_siege.drill.incident_metrics import Figures, under_load, with_recovery
+from under_siege.drill import injection, job_injection, reload_injection
+from under_siege.drill.incident_metrics import Figures, under_load, with_gap, with_recovery
 from under_siege.drill.injection import ELSEWHERE, Need
 from under_siege.drill.loaded_server import FaultContext
 from under_siege.judge.metrics import METRICS
@@ -27,7 +27,7 @@ class Fault:
     name: str
     heading: str
     description: str
-    columns: tuple[Column, Column]
+    columns: tuple[Column, ...]
     inject: Callable[[FaultContext], Awaitable[None]]
     mark: Callable[[Figures], str] = lambda _: UNMARKED
     measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
@@ -67,6 +67,14 @@ def _mark_pause(figures: Figures) -> str:
         return _dead(figures)
     is_fine = not figures["lost"] and figures["whole_s"] <= injection.PAUSE_S + QUICK_RECOVERY_S
     return OK if is_fine else HURT
+
+
+def _mark_reload(figures: Figures) -> str:
+    """Return OK if no request was lost, no second passed without a response, and new processes answered."""
+    if figures["whole_s"] is None:
+        return _dead(figures)
+    has_new = figures.get("new_s", 0.0) is not None
+    return OK if has_new and not figures["lost"] and (figures["gap_s"] or 0.0) <= QUICK_RECOVERY_S else HURT
 
 
 def _mark_stop(figures: Figures) -> str:
@@ -160,6 +168,18 @@ def _added_memory(figures: Figures) -> str:
     return f"{'-' if added_bytes <= -5e5 else '+'}{formatting.megabytes(abs(added_bytes))}"  # not "-0 MB"
 
 
+def _peak_memory(figures: Figures) -> str:
+    peak_bytes, before_bytes = figures["memory_bytes"] or 0.0, figures["memory_before_bytes"] or 0.0
+    return (
+        f"{formatting.megabytes(peak_bytes)} ({formatting.share(peak_bytes / before_bytes)})" if before_bytes else "?"
+    )
+
+
+def _new_code(figures: Figures) -> str:
+    """Format when the first new process answered and when the last old worker ended, or only the first time."""
+    return " / ".join(_time(figures[name]) if name in figures else "?" for name in ("new_s", "old_s"))
+
+
 def _count(value: float | None) -> str:
     return "?" if value is None else f"{value:,.0f}"
 
@@ -205,6 +225,21 @@ _ALL = (
         injection.pause_a_worker,
         _mark_pause,
         with_recovery,
+        needs=(Need.PROCESS,),
+    ),
+    Fault(
+        "reload",
+        "reload",
+        "SIGHUP, or the command of a suite that reloads the server",
+        (
+            ("lost", lambda figures: _count(figures["lost"])),
+            ("no response for", lambda figures: _time(figures["gap_s"])),
+            ("new / old gone after", _new_code),
+            (f"peak {METRICS['memory_bytes'].column}", _peak_memory),
+        ),
+        reload_injection.reload,
+        _mark_reload,
+        with_gap,
         needs=(Need.PROCESS,),
     ),
     Fault(

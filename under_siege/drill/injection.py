@@ -23,6 +23,7 @@ BUSY_S = 0.15  # how long to watch processes to find the busiest one
 ONLY_ONE = "it has only one process"
 FOREIGN = "its processes belong to another user"
 ELSEWHERE = "its processes are on another machine, or are not visible here"
+NO_RELOAD = "SIGHUP would not reload it; for another way, set reload for this server in a suite"
 UNDECIDED = (FOREIGN, ELSEWHERE)  # reasons why the drill could not inject a fault that may well harm the server
 STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
 BEGIN_LIMIT_S = 5.0  # timeout for the start of a task that the fault needs

@@ -19,6 +19,7 @@ from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
 from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
+from under_siege.load.background import in_background
 from under_siege.load.http_client import HttpResponse, client, open_request, read_response
 from under_siege.load.pings import probing
 from under_siege.load.request import Request
@@ -102,6 +103,11 @@ class Users:
         is_right = not expected.problem(answer)
         return outcome_of(answer.status, [expected.status], has_right_body=is_right), process
 
+    def next_request(self) -> tuple[str, Request, int]:
+        """Return the URL of the next request, the request, and the status of a correct response."""
+        url, expected = self.expected.for_request(self._url, next(self._turns))
+        return *self._filled(url, expected.request), expected.status
+
     async def disconnect(self, count: int, stay_s: float) -> Expectation:
         """Send the same request from several clients that disconnect after `stay_s`; return the expected response."""
         url, expected = self.expected.for_request(self._url, next(self._turns))
@@ -164,6 +170,7 @@ USERS = 8  # few enough that even a server with two workers queues all requests 
 PING_EVERY_S = 0.025
 BEFORE_FAULT_S = 0.8  # duration of the load before the fault
 LOOK_S = 0.02
+MEMORY_LOOK_S = 0.05
 IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
 MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
@@ -306,6 +313,20 @@ class FaultContext:
         """Return the memory that the server and all its descendants use."""
         usage = tree_usage(self.server.pid)
         return usage.memory_bytes if usage else 0
+
+    @contextlib.asynccontextmanager
+    async def watching_memory(self) -> AsyncIterator[None]:
+        """Record the memory of the server before, and the peak while the context is active."""
+        seen = self.incident.seen
+        seen["memory_before_bytes"] = seen["memory_bytes"] = self.memory_bytes()
+
+        async def watch() -> None:
+            while True:
+                seen["memory_bytes"] = max(seen["memory_bytes"], await asyncio.to_thread(self.memory_bytes))
+                await asyncio.sleep(MEMORY_LOOK_S)
+
+        async with in_background(watch()):
+            yield
 
     async def is_idle(self, cpus: float = IDLE_CPUS) -> bool:
         """Return whether the server uses fewer CPUs than this; background work uses some even in an idle server."""

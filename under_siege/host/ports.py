@@ -21,8 +21,9 @@ from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
 
 _NET = Path("/proc/net")
-# A line of the kernel's tables (proc_pid_net(5)): the local port, the state "listening" and the socket's inode.
-_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the remote port, the state and the socket's inode.
+_SOCKETS = r"^ *\d+: \w+:({local}) \w+:({remote}) {state} \S+ \S+ \S+ +\d+ +\d+ (\d+) "
+_LISTENS = re.compile(_SOCKETS.format(local=r"\w{4}", remote="0000", state="0A"), re.ASCII | re.MULTILINE)
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS = 0x8913  # linux/sockios.h
@@ -109,15 +110,20 @@ def where_it_listens(pid: int, wanted: int | None = None) -> str:
 
 def _ports(pid: int) -> list[tuple[int, int]]:
     """Return (process id, port) for each port on which `pid` or a descendant listens; raise psutil.Error if unknown."""
-    root, listening = psutil.Process(pid), _listening()
-    ports: list[tuple[int, int]] = []
+    listening = _listening()
+    return [(process, listening[inode]) for process, inode in _sockets_of_tree(pid) if inode in listening]
+
+
+def _sockets_of_tree(pid: int) -> list[tuple[int, str]]:
+    """Return (process id, inode) for each socket of `pid` and its descendants; raise psutil.Error if unknown."""
+    root, sockets = psutil.Process(pid), list[tuple[int, str]]()
     for process in (root, *offspring(pid)):
         try:
-            ports += [(process.pid, listening[inode]) for inode in _sockets(process.pid) if inode in listening]
+            sockets += [(process.pid, inode) for inode in _sockets(process.pid)]
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise
-    return ports
+    return sockets
 
 
 def _listening() -> dict[str, int]:
@@ -125,8 +131,22 @@ def _listening() -> dict[str, int]:
 
     psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
     """
-    tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
-    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)}
+    return {inode: int(port, 16) for port, _, inode in _LISTENS.findall(_tables())}
+
+
+def _tables() -> str:
+    return "".join((_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists())
+
+
+def holders(pid: int, port: int, client_port: int) -> list[int]:
+    """Return which of `pid` and its descendants have accepted the connection of this client's port.
+
+    Raises:
+        psutil.Error: `pid` has ended, or belongs to another user.
+    """
+    connection = _SOCKETS.format(local=f"{port:04X}", remote=f"{client_port:04X}", state=r"\w\w")
+    inodes = {inode for _, _, inode in re.findall(connection, _tables(), re.ASCII | re.MULTILINE)} - {"0"}
+    return [one for one, inode in _sockets_of_tree(pid) if inode in inodes] if inodes else []
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -89,6 +89,26 @@ def test_pings_that_are_refused_at_once_do_not_look_fast() -> None:
     assert outcome.mark == DEAD
 
 
+@pytest.mark.parametrize(
+    ("gap_s", "gone", "new_s", "expected"),
+    [(0.0, 0, 0.5, OK), (0.0, 1, 0.5, HURT), (1.5, 0, 0.5, HURT), (0, 0, -1, HURT)],
+)
+def test_a_reload_must_lose_nothing_answer_all_the_time_and_start_new_processes(
+    gap_s: float, gone: int, new_s: float, expected: str
+) -> None:
+    (outcome,) = outcomes(incident("reload", gap_s=gap_s, gone=gone, new_s=new_s))
+    assert outcome.mark == expected
+    assert outcome.figures["lost"] == gone
+    assert outcome.figures["gap_s"] == pytest.approx(max(gap_s, 1 / RATE), abs=1 / RATE)
+
+
+def test_a_reload_whose_new_processes_are_unknown_is_not_marked_for_it() -> None:
+    memory = {"memory_bytes": 3e7, "memory_before_bytes": 2e7}
+    (outcome,) = outcomes(incident("reload", **memory))
+    assert outcome.mark == OK
+    assert cell(outcome).in_terminal == "0\n25 ms\n? / ?\n30 MB (150 %)"
+
+
 def result(*found: Incident) -> Result:
     one = result_of([])
     one.incidents.extend(found)
