@@ -14,7 +14,7 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import GRACE_S, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
+from common.server import GRACE_S, NO_OPTIONS, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the context of a request to its thread
@@ -23,6 +23,7 @@ received_s: ContextVar[float] = ContextVar("received_s")  # AnyIO copies the con
 def task_app() -> FastAPI:
     """Return a FastAPI application with all endpoints except the long task."""
     app = FastAPI(openapi_url=None, lifespan=lifespan, dependencies=[Depends(receive)])
+    app.state.options, app.state.listener = NO_OPTIONS, None
 
     @app.get("/ping")  # with a plain `def`, a ping would wait for a thread of the pool, as tasks do
     async def ping() -> Response:
@@ -49,8 +50,9 @@ async def receive() -> None:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    current_default_thread_limiter().total_tokens = app.state.options.workers
-    announce(app.state.options, app.state.listener)
+    if app.state.listener:
+        current_default_thread_limiter().total_tokens = app.state.options.workers
+        announce(app.state.options, app.state.listener)
     yield
 
 
@@ -83,7 +85,7 @@ def serve(app: FastAPI, options: Options) -> None:
     app.state.options, app.state.listener = options, listening_socket(options)
     if options.queue is not None:
         shed_load(app, Queue(options))
-    config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=GRACE_S)
+    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):  # after its graceful shutdown, uvicorn raises the signal again
         signal.signal(number, lambda *_: sys.exit())
     uvicorn.Server(config).run(sockets=[app.state.listener])

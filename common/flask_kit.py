@@ -13,13 +13,14 @@ from flask import Flask, Response, g, request
 
 from common.load_shedding import REFUSAL, RETRY_LATER, Queue
 from common.options import Options
-from common.server import GRACE_S, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
+from common.server import GRACE_S, NO_OPTIONS, PLAIN_TEXT, announce, listening_socket, ping_headers, task_headers
 from common.task import TaskError, TaskRun
 
 
 def task_app() -> Flask:
     """Return a Flask application with all endpoints except the long task."""
     app = Flask("under_siege", static_folder=None)
+    app.config.update(OPTIONS=NO_OPTIONS, QUEUE=Queue(NO_OPTIONS))
 
     @app.before_request
     def enter() -> Response | None:

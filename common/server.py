@@ -9,6 +9,8 @@ from common.task import TaskRun
 
 GRACE_S = 5  # how long a server may take to finish its requests after SIGTERM or Ctrl-C
 PLAIN_TEXT = "text/plain; charset=utf-8"
+# The options of an application that the command of its library starts, as in `uvicorn 11_fastapi:app`.
+NO_OPTIONS = Options(name="", host="", port=0, task="primes", workers=1, queue=None)
 
 
 def listening_socket(options: Options) -> socket.socket:

@@ -43,6 +43,10 @@ class Handler(RequestHandler):
             self.settings["broken"] = "the worker pool is broken; restart the server"
         self.finish(str(error) if isinstance(error, TaskError) else one_line(error or HTTPError(status_code)))
 
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        if not isinstance(error, (TaskError, BrokenExecutor, asyncio.CancelledError)):  # the response contains these
+            super().log_exception(kind, error, trace)
+
 
 class TaskHandler(Handler):
     """Base class for the handler of the long task; subclasses define `get`."""
@@ -80,8 +84,7 @@ def serve(
     more: Sequence[tuple[str, type[Handler]]] = (),
 ) -> None:
     """Serve the long task until SIGTERM or Ctrl-C; keep `resource` open meanwhile, and serve `more` endpoints."""
-    for library in ("tornado", "asyncio"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)
+    logging.getLogger("tornado.access").setLevel(logging.CRITICAL)  # it logs each failed request
     asyncio.run(_serve([("/", long_task), ("/(ping|ready)", Health), *more], options, resource))
 
 

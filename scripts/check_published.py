@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/check_published.py wsgi static --runs 2
 
-Each run measures the suites in the smallest form that shows their flaws or, with --quick, in their quick profile. Some
+Each run measures the suites in the smallest form that shows their flaws or, with --quick, in their quick version. Some
 suites contain a server twice. The bench must never report the two copies as different. If noise prevents this
 comparison, the suite runs once more. With --keep, the results are saved, and runs whose results are already in the
 folder are not repeated.
@@ -259,7 +259,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(QUICK)} (default: all)")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="number of runs of each suite (default: 5)")
     parser.add_argument(
-        "--quick", action="store_true", help="use the quick profile of each suite, not the smallest form"
+        "--quick", action="store_true", help="use the quick version of each suite, not the smallest form"
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="save results here, and reuse existing results")
     options = parser.parse_args()

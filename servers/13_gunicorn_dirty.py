@@ -21,7 +21,7 @@ class LongTask(DirtyApp):
 
 @app.get("/")
 def long_task() -> Response:
-    run = get_dirty_client().execute(APP, "perform", options.task)
+    run = get_dirty_client().execute(APP, "perform", app.config["OPTIONS"].task)
     return answer(TaskRun(**run))
 
 

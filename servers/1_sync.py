@@ -11,7 +11,7 @@ app = task_app()
 
 @app.get("/")
 def long_task() -> Response:
-    return answer(perform(options.task))
+    return answer(perform(app.config["OPTIONS"].task))
 
 
 if __name__ == "__main__":

@@ -18,5 +18,5 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(usable_cpus())
-    with ProcessPoolExecutor(options.workers, get_context("forkserver"), exit_with_server) as pool:
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), initializer=exit_with_server) as pool:
         serve(LongTask, options)

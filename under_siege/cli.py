@@ -10,8 +10,8 @@ import click
 
 from common.errors import BadInputError
 from under_siege import __version__
-from under_siege.cli_options import EXAMPLES, FILE, OneLineErrors, print_error, request_options, writable
-from under_siege.paths import INVOCATION
+from under_siege.cli_options import OneLineErrors, out_option, print_error, request_options, writable
+from under_siege.paths import INVOCATION, PROGRAM
 from under_siege.record.files import write_atomically
 
 IN_FOLDERS = ("run", "capacity", "drill", "trace", "profile", "compare", "lesson")
@@ -19,10 +19,17 @@ ELSEWHERE = {
     **{name: f"under_siege.{name}.command:{name}" for name in IN_FOLDERS},
     "try": "under_siege.try_task.command:try_tasks",
     "report": "under_siege.report:report",
+    "lesson check": "under_siege.lesson.command:check_exercise",
+}
+EXAMPLES = {
+    "run app:app --path /report": "where should its work run?",
+    "run": "compare all strategies",
+    "run 2 4 --task module:function": "compare two of them with your task",
+    "try module:function": "a first estimate, in seconds",
 }
 
 
-@click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere=ELSEWHERE)
+@click.group(cls=OneLineErrors, elsewhere=ELSEWHERE, examples=EXAMPLES)
 @click.version_option(__version__, prog_name="under-siege")
 def bench() -> None:
     """Which concurrency strategy should run your long task?
@@ -32,7 +39,7 @@ def bench() -> None:
     """
 
 
-@bench.command(name="list")
+@bench.command(name="list", examples={"list": "names and titles", "list --json": "the same for a program"})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_servers(as_json: bool) -> None:
     """List all strategies."""
@@ -42,10 +49,15 @@ def list_servers(as_json: bool) -> None:
     click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
 
 
-@bench.command()
+@bench.command(
+    examples={
+        "init app:app --path /report": "write suite.toml",
+        "init shop.main:app -o perf/suite.toml": "write another file",
+    }
+)
 @click.argument("app", default="app:app")
-@click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
-@click.option("--python", multiple=True, help="Path of the Python of the application.  [default: its environment]")
+@out_option("Suite: the file to write.", default=Path("suite.toml"))
+@click.option("--python", metavar="PATH", multiple=True, help="Python of the application.  [default: its environment]")
 @request_options
 def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
     """Write a suite file for an application in this folder.
@@ -64,7 +76,7 @@ def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
     click.echo(f"{out} written: check its request and its ping, then run: {INVOCATION} run {out}{python_option}")
 
 
-@bench.command()
+@bench.command(examples={"doctor": "check this machine", f"doctor && {PROGRAM} run": "run only without problems"})
 def doctor() -> None:
     """Check whether this machine is ready for a run.
 

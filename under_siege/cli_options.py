@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
@@ -35,43 +36,34 @@ FILE = click.Path(path_type=Path)
 COMMANDS = {  # the groups in --help
     "Measure": ("run", "capacity", "drill", "trace", "profile", "try"),
     "Show results": ("report", "compare"),
-    "Learn": ("lesson", "list"),
+    "Learn": ("lesson", "lesson check", "list"),
     "Set up": ("init", "doctor"),
 }
-EXAMPLES = f"""Examples:
-
-\b
-  {PROGRAM} run                      compare all strategies
-  {PROGRAM} run 2 4 --task mod:func  compare two of them with your own task
-  {PROGRAM} init app:app             write a suite for your own application
-  {PROGRAM} run suite.toml           compare the servers of that suite
-"""
-TASK = f"{', '.join(BUILTIN_TASKS)}, module:function, or module:function('acme', 3); may be repeated."
-HEADER = "Header of all requests and pings, if TARGET is an application or a URL; may be repeated."
-PATH = "Path that users request from an application."
-METHOD = (
-    "Method of the requests to an application: GET, POST, PUT, PATCH or DELETE.  [default: GET, or POST with --body]"
-)
-BODY = "Body of the requests to an application."
-STATUS = "Status of a correct response from an application or a URL, such as 201.  [default: 200]"
-IGNORE = "Field that may differ between JSON responses, such as token or items.*.id; may be repeated."
-ANY_BODY = "Compare no bodies of responses: check only the status."
-SETUP = "Request of each user before the load, such as 'POST /login user=ann&pin=7'; may be repeated."
-STREAM = "Read responses event by event: server-sent events, lines or chunks."
-EVENTS = "Close each stream after this many events, or this time.  [default: read it to its end]"
+OLD_NAMES = {"anyway": "force", "keep-environment": "use-my-server-config"}  # still accepted
+TASK = f"{', '.join(BUILTIN_TASKS)}, module:function or module:function('acme', 3)."
+HEADER = "Header of all requests and pings."
+PATH = "Path that users request.  [default: a route without parameters]"
+METHOD = "GET, POST, PUT, PATCH or DELETE.  [default: GET, or POST with --body]"
+BODY = "Body of the requests."
+STATUS = "Status of a correct response, such as 201."
+IGNORE = "Field of JSON responses that may differ, such as token or items.*.id."
+ANY_BODY = "Check only the status of responses, not their bodies."
+SETUP = "Request of each user before the load, such as 'POST /login user=ann&pin=7'."
+PING = "Path of the health check."
+STREAM = "Read responses event by event: sse, lines or chunks."
+EVENTS = "Close streams after so many events, or this time."
 FIRST = "Which events count: a path of a JSON value that is not empty, such as choices.0.delta.content, or /REGEX/."
-WIDE = "Show all columns, including workers and CPU time per transaction."
-REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+WIDE = "Show all columns, including workers and CPU time."
+REQUIRE = 'Requirement, such as "ping p99 < 50ms" or "rate >= 30/s".'
 TOLERANCE = "How much worse a metric may get, such as 5%; only a significantly larger change counts."
 READY_WITHIN = "Longest start of a server, such as 60s.  [default: depends on the import of the application]"
-CPUS = "CPU quota of each server with all its processes, such as 0.5; may be repeated."
-MEMORY = "Memory limit of each server with all its processes, such as 512MB; may be repeated."
-KEEP_ENVIRONMENT = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
-WORKERS = "Threads or processes in a pool, or of an application's server; auto: find the best number."
+CPUS = "CPU quota of each server with all its processes, such as 0.5."
+MEMORY = "Memory limit of each server with all its processes, such as 512MB."
+SERVER_CONFIG = "Measure with gunicorn.conf.py, GUNICORN_CMD_ARGS, WEB_CONCURRENCY, UVICORN_* and GRANIAN_*."
+PYTHON = "Python that runs the servers.  [default: this one, or that of the application]"
+WORKERS = "Threads or processes of a pool or server, such as 2; auto: find the best number."
 STRATEGIES = ("as-is", "threads", "processes", "none")
-STRATEGY = (
-    "Where an application runs the route: as-is, threads, processes; none: compare only servers; may be repeated."
-)
+STRATEGY = "Where an application runs the route: as-is, threads, processes; none: compare only servers."
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 TRACED_REQUESTS = 8
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -88,24 +80,50 @@ GROUPS = {  # heading in --help → options by their parameters
     ),
     "Load": ("users", "requests", "pause", "arrivals", "rate", "style", "time_s", "rounds", "seed", "faults"),
     "Decision": ("wanted", "goals", "tolerance"),
-    "Output": ("out", "html", "wide", "traced", "profiled", "side_by_side", "step", "quiet", "_click_default_help"),
+    "Output": ("out", "html", "wide", "traced", "side_by_side", "step", "quiet", "_click_default_help"),
 }
 
 
-class GroupedOptions(click.Command):
-    """A command whose help lists its options in groups."""
+class Documented(click.Command):
+    """A command whose help shows examples, says which options may be repeated, and groups those for targets.
+
+    Args:
+        examples: arguments of the program, each with its meaning.
+    """
+
+    def __init__(self, *args: Any, examples: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the options in the groups of `GROUPS`."""
+        """Show the examples, and list the options, those of commands with targets in the groups of `GROUPS`."""
+        format_examples(formatter, self.examples)
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        records = {each.name: record for each in options if (record := each.get_help_record(ctx))}
+        records = {each.name: record for each in options if (record := _help_record(each, ctx))}
+        headings = GROUPS if "task" in records else {}
         groups = {
-            heading: [records.pop(name) for name in names if name in records] for heading, names in GROUPS.items()
+            heading: [records.pop(name) for name in names if name in records] for heading, names in headings.items()
         }
-        for heading, rows in {**groups, "Other options": list(records.values())}.items():
+        for heading, rows in {**groups, "Options": list(records.values())}.items():
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+
+def _help_record(option: click.Option, ctx: click.Context) -> tuple[str, str] | None:
+    """Return the names of an option and its help."""
+    if not (record := option.get_help_record(ctx)) or not option.multiple:
+        return record
+    text, brackets, default = record[1].partition("  [")
+    return record[0], f"{text.removesuffix('.')}; may be repeated.{brackets}{default}"
+
+
+def format_examples(formatter: click.HelpFormatter, examples: Mapping[str, str]) -> None:
+    """Write commands with their meanings, in two columns."""
+    width = max(map(len, examples))
+    with formatter.section("Examples"):
+        for arguments, meaning in examples.items():
+            formatter.write(f"{'':{formatter.current_indent}}{PROGRAM} {arguments:{width}}  {meaning}\n")
 
 
 class OneLineErrors(click.Group):
@@ -113,24 +131,38 @@ class OneLineErrors(click.Group):
 
     Args:
         elsewhere: names of commands, each with its `module:function`, which is imported only when needed.
+        examples: arguments of the program, each with its meaning.
     """
 
-    def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(
-            *args, **{"context_settings": {"help_option_names": ["-h", "--help"], "show_default": True}, **kwargs}
-        )
-        self._elsewhere = elsewhere or {}
+    command_class = Documented
+
+    def __init__(self, *args: Any, elsewhere: Mapping[str, str], examples: Mapping[str, str], **kwargs: Any) -> None:
+        settings = {
+            "help_option_names": ["-h", "--help"],
+            "show_default": True,
+            "token_normalize_func": lambda name: OLD_NAMES.get(name, name),
+        }
+        super().__init__(*args, context_settings=settings, **kwargs)
+        self._elsewhere, self.examples = elsewhere, examples
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return sorted([*super().list_commands(ctx), *self._elsewhere])
+        """Return the names of all commands of one word."""
+        return sorted(name for name in [*super().list_commands(ctx), *self._elsewhere] if " " not in name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command and its arguments; the name may have two words, such as `lesson check`."""
+        two_words = " ".join(args[:2])
+        return super().resolve_command(ctx, [two_words, *args[2:]] if two_words in self._elsewhere else args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands in groups, with one sentence each."""
+        """List the commands in groups, with one sentence each, and show the examples."""
         for heading, names in COMMANDS.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(heading):
                 formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
+        format_examples(formatter, self.examples)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with this name; if needed, import its module first."""
@@ -318,37 +350,45 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _with(
         with_target_options,
-        click.argument("servers", metavar="[TARGET]...", nargs=-1),
-        click.option("--task", multiple=True, help=TASK, show_default="primes"),
-        click.option("--workers", type=Workers(), multiple=True, help=WORKERS),
-        python_option,
-        click.option("--cpus", type=float, multiple=True, help=CPUS),
+        click.argument("servers", metavar="[TARGET]...", nargs=-1, shell_complete=_complete_target),
+        click.option("--task", metavar="TASK", multiple=True, help=TASK, show_default="primes"),
+        click.option("--workers", type=Workers(), metavar="N|auto", multiple=True, help=WORKERS),
+        click.option("--python", metavar="PATH", multiple=True, help=PYTHON),
+        click.option("--cpus", metavar="N", type=float, multiple=True, help=CPUS),
         click.option("--memory", metavar="SIZE", multiple=True, help=MEMORY),
         request_options,
-        click.option("--ping", help="Health-check path, if TARGET is an application or a URL."),
-        click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), help=STREAM),
-        click.option("--events", metavar="N|DURATION", help=EVENTS),
+        click.option("--ping", metavar="PATH", help=PING),
+        click.option("--stream", type=click.Choice(["sse", "lines", "chunks"]), metavar="KIND", help=STREAM),
+        click.option("--events", metavar="N|TIME", help=EVENTS),
         click.option("--first", metavar="PATH|/REGEX/", help=FIRST),
         click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help=HEADER),
-        click.option("--status", type=click.IntRange(200, 599), metavar="CODE", help=STATUS),
+        click.option("--status", type=click.IntRange(200, 599), metavar="CODE", help=STATUS, show_default="200"),
         click.option("--ignore", "ignored", multiple=True, metavar="FIELD", help=IGNORE),
         click.option("--any-body", is_flag=True, help=ANY_BODY),
         click.option("--setup", multiple=True, metavar="REQUEST", help=SETUP),
-        click.option("--keep-environment", is_flag=True, help=KEEP_ENVIRONMENT),
+        click.option("--use-my-server-config", "keep_environment", is_flag=True, help=SERVER_CONFIG),
         click.option(
             "--strategy", "strategies", type=click.Choice(STRATEGIES), metavar="NAME", multiple=True, help=STRATEGY
         ),
     )
 
 
+def _complete_target(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the strategies whose name or number begins like this, and let the shell complete files."""
+    from under_siege.suite.server_files import all_strategies
+
+    found = [each for each in all_strategies() if each.name.startswith(incomplete)]
+    return [*(CompletionItem(each.name, help=each.title) for each in found), CompletionItem(incomplete, type="file")]
+
+
 def request_options(command: Command) -> Command:
     """Add the options that choose the request to an application, and how long it may take to start."""
     return _with(
         command,
-        click.option("--path", help=PATH),
+        click.option("--path", metavar="PATH", help=PATH),
         click.option("--method", type=click.Choice(METHODS), metavar="METHOD", help=METHOD),
         click.option("--body", metavar="JSON", help=BODY),
-        click.option("--ready-within", metavar="DURATION", help=READY_WITHIN),
+        click.option("--ready-within", metavar="TIME", help=READY_WITHIN),
     )
 
 
@@ -356,16 +396,31 @@ def _ignored(_message: str) -> None:
     """Do nothing."""
 
 
-def python_option(command: Command) -> Command:
-    """Add --python, which may be repeated, to a command."""
-    text, here = "Path of the Python that runs the servers.", "this one, or that of the application"
-    return click.option("--python", multiple=True, show_default=here, help=text)(command)
-
-
 def users_option(command: Command) -> Command:
     """Add --users, which may be repeated, to a command."""
-    text = f"Concurrent users; {USERS} unless a suite sets it, but run uses fewer for a long task."
-    return click.option("--users", type=click.IntRange(1), multiple=True, help=text)(command)
+    usual = f"{USERS}, or fewer for a long task"
+    return click.option(
+        "-u",
+        "--users",
+        metavar="N",
+        type=click.IntRange(1),
+        multiple=True,
+        help="Concurrent users.",
+        show_default=usual,
+    )(command)
+
+
+def time_option(kind: click.ParamType[Any], default: str, text: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds --time to a command."""
+    return click.option("-t", "--time", "time_s", metavar="TIME", type=kind, default=default, help=text)
+
+
+def out_option(text: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return a decorator that adds --out to a command; the help begins with what is written."""
+    return click.option("-o", "--out", metavar="FILE", type=FILE, help=text, **settings)
+
+
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Don't show progress.")
 
 
 def command_line() -> list[str]:
@@ -390,12 +445,12 @@ def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
 
     return _with(
         with_common_options,
-        click.option("--seed", type=click.IntRange(min=0), help="Seed of an earlier run, to repeat its order."),
         click.option(
-            "--out", type=FILE, help="File for raw values (.json or .json.gz).  [default: results/<UTC time>.json]"
+            "--seed", metavar="N", type=click.IntRange(min=0), help="Seed of an earlier run, to repeat its order."
         ),
-        click.option("--html", type=FILE, help="Write a self-contained page with the table and charts to this file."),
-        click.option("--quiet", is_flag=True, help="Don't show progress."),
+        out_option("Raw values (.json, .json.gz).  [default: results/<UTC time>.json]"),
+        click.option("--html", metavar="FILE", type=FILE, help="Report: a page with the table and charts."),
+        quiet_option,
     )
 
 
@@ -465,8 +520,8 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
 PICTURES = ["timeline", "profile", "throughput", "pings", "streams", "tradeoff", "moments", "memory", "cpu", "heatmap"]
 PICTURES += ["capacity"]
 ONE_PICTURE = (
-    f"Draw one of these charts, and write it to the --out file (.svg or .png): {', '.join(PICTURES)}, or a metric "
-    "along a numeric axis, such as rate-sweep or p99-sweep."
+    f"Draw one chart (.svg or .png): {', '.join(PICTURES)}, or a metric for each number of users or the like, such as "
+    "rate-sweep."
 )
 
 

@@ -16,8 +16,10 @@ from under_siege.cli_options import (
     ONE_PICTURE,
     REQUIRE,
     WIDE,
+    Documented,
     LazyChoice,
     one_line_read_errors,
+    out_option,
     picture_names,
     writable,
 )
@@ -32,17 +34,31 @@ ACROSS_FORMATS = ("table", "markdown")
 PARTS = ["timeline", "profile"]  # formats that show a part of a result, as a table does
 
 
-@click.command()
+ACROSS = "One column for each value of this option of the run, such as users, and the differences."
+EXAMPLES = {
+    "report result.json --format markdown": "for an issue",
+    "report result.json --picture pings -o pings.svg": "one chart",
+}
+
+
+@click.command(cls=Documented, examples=EXAMPLES)
 @click.argument("result", type=FILE)
 @click.option(
-    "--format", "output_format", type=click.Choice([*FORMATS, *PARTS]), default="table", help="Output format."
+    "--format",
+    "output_format",
+    metavar="FORMAT",
+    type=click.Choice([*FORMATS, *PARTS]),
+    default="table",
+    help=f"{', '.join([*FORMATS, *PARTS])}.",
 )
 @click.option("--picture", type=LazyChoice(picture_names), metavar="NAME", help=ONE_PICTURE)
-@click.option("--aspect", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
-@click.option("--across", metavar="AXIS", help="Print a column for each value of AXIS, and the differences.")
-@click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
-@click.option("--html", "page", type=FILE, help="Write the HTML page to this file, like --format html --out FILE.")
-@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Exit 1 if it is missed, 3 if it is undecided.")
+@click.option(
+    "--aspect", metavar="RATIO", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1."
+)
+@click.option("--across", metavar="OPTION", help=ACROSS)
+@out_option("Report, or the chart of --picture: the file to write, instead of the terminal.")
+@click.option("--html", "page", metavar="FILE", type=FILE, help="Report as a page, like --format html --out FILE.")
+@click.option("--require", "wanted", metavar="LIMIT", multiple=True, help=REQUIRE)
 @click.option("--wide", is_flag=True, help=WIDE)
 @click.option("--uncorrected", is_flag=True, help="Don't adjust rates for CPU speed or lost CPU time.")
 def report(
@@ -57,7 +73,10 @@ def report(
     wide: bool,
     uncorrected: bool,
 ) -> None:
-    """Show the result of an earlier run."""
+    """Show the result of an earlier run.
+
+    With --require, exit 1 if a requirement is missed, or 3 if one is undecided.
+    """
     from under_siege.judge.ranking import summarize
     from under_siege.judge.requirement_check import exit_code_of, require
     from under_siege.record.result import load

@@ -1,4 +1,4 @@
-"""Run the quick profile of each suite in suites/questions/: only servers that break on purpose fail."""
+"""Run the quick version of each suite in suites/questions/: only servers that break on purpose fail."""
 
 import itertools
 import shlex

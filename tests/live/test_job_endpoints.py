@@ -1,4 +1,4 @@
-"""`bench.py run --style jobs`: each user posts a job and polls for its result."""
+"""`bench.py run --jobs`: each user posts a job and polls for its result."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ def test_jobs_are_counted_and_take_until_their_results(tmp_path: Path, monkeypat
     """One server loses jobs once the bench has verified its response."""
     skip_version_lookup(monkeypatch)
     write_suite(tmp_path, {name: f"/job{path}" for name, path in RESULTS.items()}, f"users = {USERS}")
-    options = ("--style", "jobs", "--rounds", "1", "--time", "2s", "--out", "r.json")
+    options = ("--jobs", "--rounds", "1", "--time", "2s", "--out", "r.json")
     ran = invoke("run", "suite.toml", *options, folder=tmp_path)
     result, log = load(tmp_path / "r.json"), received(tmp_path)
     cases = {case.server: case for case in summarize(result).cases}

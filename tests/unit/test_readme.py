@@ -147,7 +147,6 @@ def test_every_page_is_reachable_from_the_readme() -> None:
     linked = [README, *linked_from(README)]
     for page in linked:  # grows during the iteration
         linked += [one for one in linked_from(page) if one not in linked]
-    assert {*linked_from(README)} >= {page for page in PAGES[1:] if page.parent.name == "docs"}
     assert set(linked) >= set(PAGES)
 
 

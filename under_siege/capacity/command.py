@@ -8,11 +8,12 @@ import click
 
 from under_siege.cli_options import (
     CommonOptions,
-    GroupedOptions,
+    Documented,
     SiegeTime,
     measure_and_show,
     measuring_options,
     target_options,
+    time_option,
 )
 
 if TYPE_CHECKING:
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
     from under_siege.show.view import View
 
 
-@click.command(cls=GroupedOptions)
-@click.option("--goal", "goals", multiple=True, help="A goal; may be repeated.  [default: p99 < 1s, ping p99 < 50ms]")
-@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
+GOAL = """Limit, as for run --require.  [default: p99 < 1s, ping p99 < 50ms]"""
+EXAMPLES = {
+    "capacity app:app --path /report": "with the default goals",
+    "capacity 3 4 --goal 'p99 < 300ms'": "with another goal",
+}
+
+
+@click.command(cls=Documented, examples=EXAMPLES)
+@click.option("--goal", "goals", metavar="LIMIT", multiple=True, help=GOAL)
+@time_option(SiegeTime(), "auto", "Duration of each search; auto: 60s or more.")
 @target_options
 @measuring_options
 def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, options: CommonOptions) -> None:

@@ -6,25 +6,30 @@ from pathlib import Path
 
 import click
 
-from under_siege.cli_options import FILE, TOLERANCE, Percentage, one_line_read_errors
+from under_siege.cli_options import FILE, TOLERANCE, Documented, Percentage, one_line_read_errors
 
+REQUIRE = 'Requirement, such as "rate >= 0.97 of base".'
 FORMATS = ["table", "markdown", "json"]
 
 
-@click.command()
+EXAMPLES = {
+    "compare before.json after.json": "what changed?",
+    "compare before.json after.json --tolerance 5%": "permit small losses",
+}
+
+
+@click.command(cls=Documented, examples=EXAMPLES)
 @click.argument("base", type=FILE)
 @click.argument("new", type=FILE)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), default="table", help="Output format.")
-@click.option(
-    "--require", "wanted", multiple=True, help='A requirement such as "rate >= 0.97 of base"; may be repeated.'
-)
-@click.option("--tolerance", type=Percentage(), default="0%", help=TOLERANCE)
-@click.option("--anyway", is_flag=True, help="Compare even if the machines differ.")
-def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], tolerance: float, anyway: bool) -> None:
+@click.option("--require", "wanted", metavar="LIMIT", multiple=True, help=REQUIRE)
+@click.option("--tolerance", metavar="PERCENT", type=Percentage(), default="0%", help=TOLERANCE)
+@click.option("--force", is_flag=True, help="Compare even if the machines differ.")
+def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], tolerance: float, force: bool) -> None:
     """Show what changed between two results, BASE and NEW.
 
-    Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
-    or unclear, or a comparison or requirement is undecided; else 0.
+    Exit 1 if a server failed, is missing, got significantly worse, or misses a requirement; else 3 if a result is
+    suspect, unclear or undecided; else 0.
     """
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.view import view
@@ -35,7 +40,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
 
     gc.disable()  # as in `report`
     before, after = load(base), load(new)
-    check_comparable(before, after, anyway=anyway)
+    check_comparable(before, after, force=force)
     with one_line_read_errors(base, new):
         if wanted:
             require(summarize(after), wanted, has_base=True)

@@ -197,15 +197,15 @@ def ratio_between(base: Estimate, rounds: int, new: Estimate, new_rounds: int, *
     return replace(change, variance=ONE_ROUND_NOISE**2 * change.variance)
 
 
-def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
-    """Raise BadInputError if a result is empty, if the loads differ, or, without `anyway`, if the machines differ."""
+def check_comparable(base: Result, new: Result, *, force: bool) -> None:
+    """Raise BadInputError if a result is empty, if the loads differ, or, without `force`, if the machines differ."""
     for result, name in ((base, "first"), (new, "second")):
         if not result.records:
             raise BadInputError(f"can't compare: the {name} result is empty; use results with at least one case")
     if doubt := _described(_load_differences(base, new)):
-        raise BadInputError(f"can't compare: {doubt}; measure both with the same --task, --users and --style")
-    if (doubt := machine_difference(base, new)) and not anyway:
-        raise BadInputError(f"can't compare: {doubt}; use --anyway to compare them nevertheless")
+        raise BadInputError(f"can't compare: {doubt}; measure both with the same --task, --users and --jobs")
+    if (doubt := machine_difference(base, new)) and not force:
+        raise BadInputError(f"can't compare: {doubt}; use --force to compare them nevertheless")
 
 
 def machine_difference(base: Result, new: Result) -> str:

@@ -8,7 +8,7 @@ import click
 
 from under_siege.cli_options import (
     CommonOptions,
-    GroupedOptions,
+    Documented,
     LazyChoice,
     measure_and_show,
     measuring_options,
@@ -26,11 +26,16 @@ def fault_names() -> Sequence[str]:
     return FAULT_OPTIONS
 
 
-@click.command(cls=GroupedOptions)
-@click.option(
-    "--fault", "faults", type=LazyChoice(fault_names), multiple=True, help="Inject only this fault; may be repeated."
-)
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How many times to inject each fault.")
+FAULT = "Inject only this fault."
+EXAMPLES = {
+    "drill 4 8 9": "three strategies, with all faults",
+    "drill app:app --fault worker": "an application, with one fault",
+}
+
+
+@click.command(cls=Documented, examples=EXAMPLES)
+@click.option("--fault", "faults", metavar="FAULT", type=LazyChoice(fault_names), multiple=True, help=FAULT)
+@click.option("--rounds", metavar="N", type=click.IntRange(1, 100), default=3, help="How often to inject each fault.")
 @target_options
 @measuring_options
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, options: CommonOptions) -> None:

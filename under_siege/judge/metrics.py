@@ -33,8 +33,8 @@ _ROWS = (
         MeasuredCase.usual_rate,
         "Transactions per second (siege's transaction rate): correct responses per second ± half the width of the "
         "95 % confidence interval. If the CPU speed changed, this is the rate at the mean speed of this run, also "
-        "corrected for CPU time lost to noisy neighbours and other programs. Of streams, the column is events/s: the "
-        "events of all streams per second.",
+        "corrected for CPU time lost to noisy neighbours and other programs. For streams, the column shows events/s: "
+        "the events of all streams per second.",
         "rate",
         "trans/s",
         title="transactions per second",

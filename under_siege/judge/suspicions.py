@@ -53,7 +53,7 @@ IDLE = 0.5  # maximum share of one CPU; a server that computes under a GIL uses 
 KNOWN_TIMERS = (  # range in seconds, wide enough for Locust's rounding to two digits, and the likely cause
     # The kernel delays ACKs by 40 ms, rounded up to its next clock tick (1 to 4 ms). The time of the work is added.
     (0.039, 0.047, "Nagle's algorithm and delayed ACK (40 ms): write head and body together, or set TCP_NODELAY"),
-    (0.047, 0.063, "a poll every 0.1 s (the average wait is half of that, or other requests end it early)"),
+    (0.047, 0.063, "a poll every 0.1 s (0.05 s on average, less if another request ends it)"),
     (
         0.095,
         0.116,

@@ -257,7 +257,7 @@ def _stop_if_the_base_fails(plan: Plan, case: Case, failed: CaseFailedError) -> 
     if case.get(REVISION) != base:
         return
     names = " ".join(f"--copy {shlex.quote(name.rstrip('/'))}" for name in lacks[:MOST_NAMED])
-    why = f"; it lacks files that git ignores, or submodules: if it needs them, use {names}" if lacks else ""
+    why = f"; its checkout has no git-ignored files and no submodules: if it needs them, use {names}" if lacks else ""
     raise BadInputError(f"the base, {base}, fails: {failed}{why}")
 
 

@@ -22,7 +22,7 @@ Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
 
 
 class Tracer(Protocol):
-    """Trace or profile each case once, usually on the server of its last siege."""
+    """Trace each case once, usually on the server of its last siege."""
 
     async def after_siege(self, case_run: CaseRun, server: Server) -> None:
         """Trace the case whose siege has just ended, while its server is still running."""
@@ -40,7 +40,7 @@ def run_plan(
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
     afterwards: Callable[[Session], Awaitable[None]] | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Run the plan and save the result after every case. A plan without rounds is only traced.
+    """Run the plan and save the result after every case.
 
     Args:
         racing: how to choose the cases of each round, or None if every round measures all cases.
@@ -59,9 +59,8 @@ def run_plan(
         if ready.users_choice:
             watcher.say(f"users: {ready.users_choice}")
         tracers = [make(session) for make in make_tracers]
-        if ready.rounds:
-            say_how_long(ready, session.expectations, watcher, most_s=racing.limits_s[0] if racing else math.inf)
-            await run_rounds(session, racing, [tracer.after_siege for tracer in tracers])
+        say_how_long(ready, session.expectations, watcher, most_s=racing.limits_s[0] if racing else math.inf)
+        await run_rounds(session, racing, [tracer.after_siege for tracer in tracers])
         if afterwards:
             await afterwards(session)
         for tracer in tracers:

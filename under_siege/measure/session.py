@@ -260,7 +260,7 @@ def _choices(suite: Suite) -> list[str]:
     """Return sentences about what was chosen for the user."""
     choices = [*suite.application.notes] if suite.application else []
     if not suite.keep_environment and (names := set_aside(os.environ, suite.folder)):
-        option = "--keep-environment" if suite.application else "keep_environment = true in the suite"
+        option = "--use-my-server-config" if suite.application else "keep_environment = true in the suite"
         choices.append(f"{listed(names)} set aside; use {option} to measure with {'it' if len(names) == 1 else 'them'}")
     lines = [line for target in suite.targets for line in overridden(suite.folder, target.command)]
     if suite.keep_environment and (shown := list(dict.fromkeys(lines))):

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from under_siege.cli_options import (
-    FILE,
+    Documented,
     Duration,
-    GroupedOptions,
     command_line,
     exit_with,
+    out_option,
+    quiet_option,
     target_options,
+    time_option,
     users_option,
     writable,
 )
@@ -20,16 +22,18 @@ if TYPE_CHECKING:
     from under_siege.suite.suite_from_application import TargetOptions
 
 
-@click.command(cls=GroupedOptions)
+EXAMPLES = {
+    "profile app:app --path /report": "an application",
+    "profile 2 3 4 -o profile.html": "flame graphs",
+}
+
+
+@click.command(cls=Documented, examples=EXAMPLES)
 @users_option
-@click.option("--time", "time_s", type=Duration(), default="20s", help="How long to sample each server.")
+@time_option(Duration(), "20s", "How long to sample each server.")
 @target_options
-@click.option(
-    "--out",
-    type=FILE,
-    help="Write a page or flame graph (FILE.html, .svg, .png), or raw values (.json).",
-)
-@click.option("--quiet", is_flag=True, help="Don't show progress.")
+@out_option("Chart: a flame graph (.svg, .png, .html); or raw values (.json).")
+@quiet_option
 def profile(
     servers: tuple[str, ...],
     time_s: float,
@@ -53,7 +57,7 @@ def profile(
 
     if out is not None:
         check_suffix(writable(out))
-    plan = make_plan(suite_of(servers, target), axes, time_s=time_s, rounds=0)
+    plan = make_plan(suite_of(servers, target), axes, time_s=time_s, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = profile_servers(plan, time_s, progress, command_line())
     profiled = view(result)

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,9 +16,8 @@ from under_siege.load.http_client import client
 from under_siege.measure.case_run import CaseRun
 from under_siege.measure.duration import Length
 from under_siege.measure.plan import Plan, ProgressListener, new_record
-from under_siege.measure.rounds import run_plan
 from under_siege.measure.server import Server, running
-from under_siege.measure.session import Reporting, Session
+from under_siege.measure.session import Reporting, Session, run_session
 from under_siege.measure.warm_up import RequestReplays, warm_up
 from under_siege.profile.route_handler import endpoint_of
 from under_siege.profile.sampler import PASSES, pass_s, sample
@@ -28,7 +26,7 @@ from under_siege.record.record import CaseFailedError, Profile, append_row
 from under_siege.record.result import Result
 from under_siege.suite.suite import Kind
 
-TIME_S = 20.0
+TIME_S = 20.0  # default of --time
 RAMP_UP_S, START_S = 0.5, 1.5  # time until all users have sent a request, and time to start py-spy three times
 
 
@@ -36,42 +34,38 @@ def profile_servers(
     plan: Plan, time_s: float, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
     """Profile every case without a siege; return the unsaved result, and the signal that stopped the run, if any."""
-    return run_plan(plan, Reporting(None, watcher, command), make_tracers=[partial(Profiler, time_s=time_s)])[:2]
+
+    async def work(session: Session) -> None:
+        await Profiler(session, time_s).profile_all()
+
+    return run_session(plan, Reporting(None, watcher, command), work, needs_tool=True)[:2]
 
 
 class Profiler:
-    """A tracer that profiles each case once: with the server of a siege or, if there is none, with a new server."""
+    """Profile each case once, on a server of its own."""
 
-    def __init__(self, session: Session, time_s: float = TIME_S) -> None:
+    def __init__(self, session: Session, time_s: float) -> None:
         self._session = session
         self._plan = session.plan
         self._time_s = time_s
-        self._profiled: set[Case] = set()
 
-    async def after_siege(self, case_run: CaseRun, server: Server) -> None:
-        """Profile the warm server of a siege that has just ended."""
-        if not case_run.record.is_ceiling and case_run.case not in self._profiled:
-            await self._keep_profile(case_run.case, lambda profile: self._sample(profile, case_run, server))
-
-    async def trace_remaining(self) -> None:
-        """Profile the remaining cases, each with a new server."""
+    async def profile_all(self) -> None:
+        """Profile all cases."""
         for case in self._plan.cases:
-            if case not in self._profiled:
-                self._session.watcher.case_begins(f"profile  {case.server}", self._time_s)
-                await self._keep_profile(case, self._start_and_sample)
-                self._session.watcher.case_ends()
+            self._session.watcher.case_begins(f"profile  {case.server}", self._time_s)
+            self._session.keep(await self._profile_of(case))
+            self._session.watcher.case_ends()
 
-    async def _keep_profile(self, case: Case, work: Callable[[Profile], Awaitable[None]]) -> None:
-        """Profile a case and keep the profile, which contains the reason if profiling failed."""
+    async def _profile_of(self, case: Case) -> Profile:
+        """Profile a case, and return the profile, which contains the reason if profiling failed."""
         profile = Profile(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
         try:
-            await work(profile)
+            await self._start_and_sample(profile)
         except CaseFailedError as failed:
             profile.failure = str(failed)
         except Exception as error:  # a bug in the bench must not discard the other results
             profile.failure = f"internal error, please report it: {one_line(error)}"
-        self._profiled.add(case)
-        self._session.keep(profile)
+        return profile
 
     async def _start_and_sample(self, profile: Profile) -> None:
         plan, case = self._plan, profile.case

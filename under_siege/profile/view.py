@@ -43,7 +43,7 @@ HOW_TO_READ = (
 def view(result: Result) -> View:
     """Return what `profile` shows; the exit code is 1 if a server could not be profiled."""
     if not result.profiles:
-        nothing = f"Nothing was profiled: run with --profile, or see {PROGRAM} profile."
+        nothing = f"Nothing was profiled: see {PROGRAM} profile."
         return View(QUESTION, headline=(Paragraph(nothing),))
     return View(
         QUESTION,

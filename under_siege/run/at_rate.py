@@ -53,7 +53,7 @@ async def _profile_as_is(session: Session) -> None:
             session.keep(kept)
 
     one = replace(plan, cases=(min(as_is, key=_workers),))
-    await Profiler(replace(session, plan=one, keep=keep_unless_failed), PROFILE_S).trace_remaining()
+    await Profiler(replace(session, plan=one, keep=keep_unless_failed), PROFILE_S).profile_all()
 
 
 async def _measure_at(per_s: float | None, session: Session) -> None:

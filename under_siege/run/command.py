@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,13 +16,14 @@ from under_siege.cli_options import (
     TRACED_REQUESTS,
     WIDE,
     CommonOptions,
-    GroupedOptions,
+    Documented,
     Percentage,
     Rounds,
     SiegeTime,
     measure_and_show,
     measuring_options,
     target_options,
+    time_option,
     users_option,
 )
 from under_siege.paths import PROGRAM
@@ -37,35 +38,38 @@ if TYPE_CHECKING:
 
 USUAL_ROUNDS = 3  # typical number of rounds with --rounds auto, for the progress bar
 REVISION_ROUNDS = 8  # default number of rounds with --against; it must not depend on the measured values
-PAUSE = "Pause of each user between requests: 1s, 0.5s-2s, or exponential 1s; may be repeated."
-ARRIVALS = "Send requests at this rate, such as 20/s, without waiting for responses; may be repeated."
+PAUSE = "Pause of each user between requests: 1s, 0.5s-2s, or exponential 1s."
+ARRIVALS = "Send requests at this rate, such as 20/s, without waiting for responses."
 RATE = "Also measure the strategies for a route at this rate, such as 5/s.  [default: 40 % of what it can do as it is]"
-COPY = "With --against, copy this file or folder, which git ignores, to the base; may be repeated."
+COPY = "With --against, copy this file or folder, which git ignores, to the base."
+EXAMPLES = {
+    "run app:app --path /report": "where should its work run?",
+    "run app:app --cpus 0.5 --workers auto": "how many workers?",
+}
 
 
-@click.command(cls=GroupedOptions)
+@click.command(cls=Documented, examples=EXAMPLES)
 @target_options
 @users_option
 @click.option("--pause", multiple=True, metavar="TIME", help=PAUSE)
 @click.option("--arrivals", multiple=True, metavar="RATE", help=ARRIVALS)
+@click.option("--jobs", "style", flag_value="jobs", help="POST a job, then poll for its result.")
+@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", hidden=True)  # the former --jobs
+@time_option(SiegeTime(), "auto", "Duration of each siege, such as 10s; auto: as needed.")
 @click.option(
-    "--style",
-    type=click.Choice(["waiting", "jobs"]),
-    default="waiting",
-    help="jobs: POST a job, then poll for its result.",
+    "--rounds", metavar="N", type=Rounds(), default="auto", help="How often to measure each server; auto: as needed."
 )
-@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
-@click.option("--rounds", type=Rounds(), default="auto", help="Rounds per case; auto: as many as the answer needs.")
-@click.option("--require", "wanted", multiple=True, help=REQUIRE)
-@click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
+@click.option("--require", "wanted", metavar="LIMIT", multiple=True, help=REQUIRE)
+@click.option("--quick", is_flag=True, help="Run the quick version of a suite, if it has one.")
 @click.option(
-    "--against", metavar="BASE", help="Compare with BASE, a git revision or the directory of another work tree."
+    "--against", metavar="BASE", help="Compare with BASE: a git revision, or the directory of another work tree."
 )
 @click.option("--rate", metavar="RATE", help=RATE)
-@click.option("--tolerance", type=Percentage(), help=f"With --against: {TOLERANCE[0].lower()}{TOLERANCE[1:]}")
-@click.option("--copy", "copied", type=FILE, multiple=True, help=COPY)
-@click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
-@click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
+@click.option(
+    "--tolerance", metavar="PERCENT", type=Percentage(), help=f"With --against: {TOLERANCE[0].lower()}{TOLERANCE[1:]}"
+)
+@click.option("--copy", "copied", metavar="PATH", type=FILE, multiple=True, help=COPY)
+@click.option("--trace", "traced", is_flag=True, help=f"Add a timeline of each strategy: see {PROGRAM} trace.")
 @click.option("--wide", is_flag=True, help=WIDE)
 @measuring_options
 def run(
@@ -80,25 +84,24 @@ def run(
     tolerance: float | None,
     copied: tuple[Path, ...],
     traced: bool,
-    profiled: bool,
     wide: bool,
     options: CommonOptions,
 ) -> None:
-    """Start the servers, put each under siege, and compare them.
+    """Start servers, put each under siege, and compare them.
 
-    TARGET is the number (3) or name (3_async_threadexecutor) of a strategy, an application in this folder
-    (shop.main:app), or a suite (shop.toml, or shop.toml:SERVER). It may also be the path of a script that follows the
-    server contract, or the URL of a running server. Without TARGET, all strategies are compared. --task, --users,
-    --workers and --python may be repeated.
+    TARGET is the number (3) or name of a strategy, your application (app:app), a suite (suite.toml or
+    suite.toml:SERVER), a script with the same routes and options as those in servers/, or the URL of a running server.
+    Without TARGET, all strategies are compared.
 
-    Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
-    undecided; else 0. With --against, also exit 1 if a case got significantly worse.
+    Exit 1 if a server failed, misses a requirement or, with --against, got significantly worse; else 3 if a result is
+    suspect, unclear or undecided; else 0.
     """
     from under_siege.judge.requirement_check import with_required
     from under_siege.measure import user_ladder
     from under_siege.measure.plan import make_plan
     from under_siege.measure.rounds import run_plan
     from under_siege.suite.selection import suite_of
+    from under_siege.trace.trace_run import RequestTracer
 
     command = "run --trace" if traced else "run"
     moves = against is None and not wanted  # requirements are for what is deployed
@@ -106,14 +109,14 @@ def run(
     suite = with_required(suite, wanted, has_base=against is not None)
     if rate is not None:
         chosen, stream = options.target.strategies, options.target.stream
-        given = {"--against": against, "--require": wanted, "--style jobs": style == "jobs", "--stream": stream}
+        given = {"--against": against, "--require": wanted, "--jobs": style == "jobs", "--stream": stream}
         others = [name for name, value in given.items() if value]
         _refuse_rate_with([*(f"--strategy {each}" for each in chosen), *others], suite)
     suite, rounds = _revisions(suite, against, tolerance, copied, rounds, options)
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds, seed=options.seed, is_paced=True)
     after_run = _at_rate(plan, rate)
-    count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
-    tracers = _tracers(traced=traced, profiled=profiled)
+    count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
+    tracers = [partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []
     measure = partial(
         run_plan,
         plan,
@@ -188,13 +191,6 @@ def _revisions(
     if copied:
         raise BadInputError("--copy needs --against, such as --against main")
     return suite, rounds
-
-
-def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
-    from under_siege.profile.profile_run import Profiler
-    from under_siege.trace.trace_run import RequestTracer
-
-    return [*([partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []), *([Profiler] if profiled else [])]
 
 
 def _views() -> Callable[["Result"], Sequence["View"]]:

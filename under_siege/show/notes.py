@@ -85,7 +85,7 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     if checked := result.suite.checked:
         yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
-        yield "ceiling", "the highest possible rate was not measured, so a rate above it is not detected"
+        yield "ceiling", "no ceiling was measured, so an impossibly high rate would go unnoticed"
     if not result.suite.ping:
         yield (
             "pings",

@@ -37,7 +37,7 @@ def in_style(suite: Suite, style: str) -> Suite:
         return suite
     if load.script or load.files or load.requests is not None or load.tool == OPEN:
         raise BadInputError(
-            f"{suite.source or suite.title}: --style jobs supports one path and a time, but no script, files, number "
+            f"{suite.source or suite.title}: --jobs supports one path and a time, but no script, files, number "
             "of requests or open load"
         )
     if not load.posts_jobs:
@@ -60,7 +60,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
                 f"{suite.source}: {key}: {command} sends its own requests and {reason}; "
                 f"use {alternative}, or a suite without this key"
                 if suite.source
-                else f"{key}: {command} {reason}; use {alternative}, or --style waiting"
+                else f"{key}: {command} {reason}; use {alternative}"
             )
     for target in suite.targets:
         if suite.load.own_network and target.url and not target.command:
@@ -73,7 +73,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
 def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
     """For each load-tool key, return whether it is set, its name, why it is rejected, and by which commands."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
-    jobs_key = "load.tool" if suite.source else "--style jobs"
+    jobs_key = "load.tool" if suite.source else "--jobs"
     warm_ups = {"load.warm_up": load.warm_up}
     for target in (*suite.targets, *([suite.ceiling] if suite.ceiling else [])):
         warm_ups[f"servers.{target.name}.warm_up"] = target.warm_up
@@ -100,7 +100,7 @@ def suite_of(
 
     Args:
         options: the requests to an application, or to servers given by their URL.
-        quick: select the quick profile of a suite.
+        quick: select the quick version of a suite.
         style: `waiting` or `jobs`, or empty to ignore styles.
         command: the command that measures the suite.
         with_strategies: whether to add the strategies for a route of an application if the user chooses none.
@@ -111,7 +111,7 @@ def suite_of(
     names = [_with_colon(name) for name in names]
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
         if quick:
-            raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi, not an application")
+            raise BadInputError("--quick needs a suite with a quick version, such as suites/wsgi, not an application")
         options = _posting(options) if style == JOBS else options
         if not options.strategies and (style == JOBS or len(names) > 1 or not with_strategies):
             options = replace(options, strategies=(NONE,))
@@ -136,9 +136,9 @@ def _with_colon(name: str) -> str:
 def _posting(options: TargetOptions) -> TargetOptions:
     """Return the options of an application to which jobs are posted."""
     if {*options.strategies} & {THREADS, PROCESSES}:
-        raise BadInputError("--strategy with --style jobs, whose work is not done in a request: remove one of them")
+        raise BadInputError("--strategy with --jobs, whose work is not done in a request: remove one of them")
     if options.method not in (None, "POST"):
-        raise BadInputError(f"--method {options.method} with --style jobs, which sends POST: remove one of them")
+        raise BadInputError(f"--method {options.method} with --jobs, which sends POST: remove one of them")
     return replace(options, method="POST")
 
 
@@ -147,7 +147,7 @@ def _refuse_options_of_applications(options: TargetOptions) -> None:
         "--path": options.path,
         "--method": options.method,
         "--body": options.body,
-        "--keep-environment": options.keep_environment or None,
+        "--use-my-server-config": options.keep_environment or None,
         "--ready-within": options.ready_within,
         "--strategy": options.strategies or None,
     }
@@ -173,7 +173,7 @@ def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -
             raise BadInputError(f"{option} needs an application, such as shop.main:app, or the URL of a server")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
     if quick and not files:
-        raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")
+        raise BadInputError("--quick needs a suite with a quick version, such as suites/wsgi")
     if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
         raise BadInputError(f"{legible(folder)!r} has no {NAME}; create it with {INVOCATION} init")
     kind = urls or list(files)

@@ -62,7 +62,7 @@ def suite_path(name: str) -> Path | None:
 
 
 def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> Suite:
-    """Return the suite, or its quick profile.
+    """Return the suite, or its quick version.
 
     Args:
         only: the servers to compare, or all if empty. The ceiling is always included.
@@ -75,13 +75,13 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     if "quick" not in data:
         if quick:
             raise BadInputError(
-                f"{path}: no quick profile: expected a table such as [quick.load]; "
+                f"{path}: no quick version: expected a table such as [quick.load]; "
                 "to measure less, use --time, --users and --rounds"
             )
         return full
-    # An invalid quick profile is an error even if it is not used.
+    # An invalid quick version is an error even if it is not used.
     quick_only = (only if quick else ()) or data["quick"].get("servers", ())
-    form = suite_from(_quick_form(data), path, f"{path}, quick profile", quick_only)
+    form = suite_from(_quick_form(data), path, f"{path}, quick version", quick_only)
     return form if quick else full
 
 

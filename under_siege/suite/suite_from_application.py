@@ -273,8 +273,8 @@ def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, An
     application, notes = first.application, []
     if additions := list(dict.fromkeys(name for target in suite.targets for name in target.additions)):
         notes.append(
-            f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} added beside the packages of "
-            f"{first.environment.found}, without changing them"
+            f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} installed for this benchmark only; "
+            f"{first.environment.found} is unchanged"
         )
     host = data["load"]["headers"].get("Host")
     if host and host == application.host:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from under_siege.cli_options import (
-    FILE,
     TRACED_REQUESTS,
-    GroupedOptions,
+    Documented,
     command_line,
     exit_with,
+    out_option,
+    quiet_option,
     target_options,
     writable,
 )
@@ -20,13 +21,19 @@ if TYPE_CHECKING:
     from under_siege.suite.suite_from_application import TargetOptions
 
 
-@click.command(cls=GroupedOptions)
-@click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
+EXAMPLES = {
+    "trace 2 3 4": "three strategies",
+    "trace app:app --path /report -o timeline.svg": "as a chart",
+}
+
+
+@click.command(cls=Documented, examples=EXAMPLES)
+@click.option("--requests", metavar="N", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Requests to send.")
 @target_options
-@click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
+@out_option("Chart (.svg, .png, .html) or raw values (.json).")
 @click.option("--side-by-side", is_flag=True, help="Draw timelines side by side.")
 @click.option("--step", is_flag=True, help="Show one request at a time; press a key for the next.")
-@click.option("--quiet", is_flag=True, help="Don't show progress.")
+@quiet_option
 def trace(
     servers: tuple[str, ...],
     requests: int,

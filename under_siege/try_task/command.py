@@ -4,13 +4,24 @@ import sys
 
 import click
 
-from under_siege.cli_options import Duration, print_error
+from under_siege.cli_options import Documented, Duration, print_error
+
+EXAMPLES = {"try reports:render": "a function of yours", "try \"reports:render('acme', 3)\"": "with arguments"}
 
 
-@click.command(name="try")
+@click.command(name="try", cls=Documented, examples=EXAMPLES)
 @click.argument("tasks", metavar="[TASK]...", nargs=-1)
-@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop the first run of TASK after this time.")
-@click.option("--python", default=sys.executable, show_default="this one", help="Path of the Python that runs TASK.")
+@click.option(
+    "--limit",
+    "limit_s",
+    metavar="TIME",
+    type=Duration(),
+    default="30s",
+    help="Stop the first run of TASK after this time.",
+)
+@click.option(
+    "--python", metavar="PATH", default=sys.executable, show_default="this one", help="Python that runs TASK."
+)
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Show within seconds which strategies suit a task.
 

@@ -2,12 +2,19 @@ import asyncio
 import multiprocessing
 from collections.abc import AsyncIterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-app = FastAPI()
-pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as app.state.pool:
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
 
 
 def prepare(prompt: str) -> int:
@@ -15,7 +22,7 @@ def prepare(prompt: str) -> int:
 
 
 async def tokens() -> AsyncIterator[str]:
-    await asyncio.get_running_loop().run_in_executor(pool, prepare, "Hello")
+    await asyncio.get_running_loop().run_in_executor(app.state.pool, prepare, "Hello")
     for number in range(50):
         await asyncio.sleep(0.02)  # stands in for the next token of a model
         yield f"data: {number}\n\n"

@@ -194,9 +194,9 @@ def test_the_smallest_detectable_change_grows_with_the_noise() -> None:
     assert 0.02 <= min(sizes[0]) <= max(sizes[0]) < 0.04 < min(sizes[1])
 
 
-def refusal(base: Result, new: Result, *, anyway: bool) -> str:
+def refusal(base: Result, new: Result, *, force: bool) -> str:
     with pytest.raises(BadInputError) as refused:
-        check_comparable(base, new, anyway=anyway)
+        check_comparable(base, new, force=force)
     return str(refused.value)
 
 
@@ -207,8 +207,8 @@ def with_value(name: str, value: object) -> Result:
     return result
 
 
-@pytest.mark.parametrize("anyway", [False, True])
-def test_results_with_different_tasks_or_users_are_never_compared(anyway, golden) -> None:
+@pytest.mark.parametrize("force", [False, True])
+def test_results_with_different_tasks_or_users_are_never_compared(force, golden) -> None:
     base, other = a_result(("1_a", 1, 1.0)), with_value("task", "digest")
     pairs = [
         (base, other),
@@ -216,7 +216,7 @@ def test_results_with_different_tasks_or_users_are_never_compared(anyway, golden
         (base, with_value("users", 50)),
         (base, result_of([])),
     ]
-    golden(*(refusal(*pair, anyway=anyway) for pair in pairs))
+    golden(*(refusal(*pair, force=force) for pair in pairs))
 
 
 OF_ANOTHER_MACHINE = [
@@ -231,13 +231,13 @@ OF_ANOTHER_MACHINE = [
 @pytest.mark.parametrize("environment", OF_ANOTHER_MACHINE, ids=str)
 def test_results_of_different_machines_are_compared_only_on_request(environment, golden) -> None:
     base, other = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), **environment)
-    check_comparable(base, other, anyway=True)
-    golden(refusal(base, other, anyway=False))
+    check_comparable(base, other, force=True)
+    golden(refusal(base, other, force=False))
 
 
 def test_results_of_machines_with_slightly_different_memory_sizes_are_comparable() -> None:
     base, similar = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096)
-    check_comparable(base, similar, anyway=False)
+    check_comparable(base, similar, force=False)
     assert machine_difference(base, similar) == ""
 
 

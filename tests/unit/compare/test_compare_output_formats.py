@@ -117,5 +117,5 @@ def test_the_exit_code_of_compare_reports_worse_undecided_and_incomparable_resul
     assert invoke("compare", "base.json", "suspect.json").returncode == 3
     refused = invoke("compare", "base.json", "other.json", "--format", "markdown")
     assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
-    told = invoke("compare", "base.json", "other.json", "--format", "markdown", "--anyway")
+    told = invoke("compare", "base.json", "other.json", "--format", "markdown", "--force")
     assert told.stdout.startswith("**Warning: the results were measured with different amounts of memory")

@@ -35,8 +35,8 @@ def streams(seed: int, speed: float = 1.0) -> Result:
 
 def test_streams_are_not_compared_with_whole_responses() -> None:
     with pytest.raises(BadInputError, match=r"kinds of responses \(sse and whole responses\)"):
-        check_comparable(streams(1), a_result(("1_a", 1, 1.0)), anyway=True)
-    check_comparable(streams(1), streams(2), anyway=False)
+        check_comparable(streams(1), a_result(("1_a", 1, 1.0)), force=True)
+    check_comparable(streams(1), streams(2), force=False)
 
 
 @pytest.mark.parametrize("back", [False, True])

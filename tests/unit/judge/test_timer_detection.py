@@ -35,7 +35,7 @@ def waiting(
 TIMERS = {
     "cheroot_8_1_with_5_users": (waiting(5, 0.100, 0.0015), "select of cheroot 8.1"),
     "cheroot_8_1_with_9_users": (waiting(9, 0.100, 0.0023), "select of cheroot 8.1"),
-    "cheroot_8_1_with_pings": (waiting(5, 0.050, 0.004), "or other requests end it early"),
+    "cheroot_8_1_with_pings": (waiting(5, 0.050, 0.004), "less if another request ends it"),
     "gevent_with_10_users": (waiting(10, 0.044, 0.003), "delayed ACK"),
     "delayed_ack_with_wrk": (waiting(25, 0.0461, 0.001), "delayed ACK"),
     "paste_with_20_users": (waiting(20, 0.044, 0.002), "delayed ACK"),
@@ -72,7 +72,7 @@ def test_no_timer_is_reported_for_honest_servers(name: str) -> None:
     ("cause", "from_s", "to_s"),
     [
         ("delayed ACK", 0.0395, 0.0465),
-        ("or other requests end it early", 0.0475, 0.0625),
+        ("less if another request ends it", 0.0475, 0.0625),
         ("select of cheroot 8.1", 0.0955, 0.1155),
     ],
 )

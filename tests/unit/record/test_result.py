@@ -225,7 +225,7 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
             result = load(path)
             for output_format in formats:
                 formatted(result, output_format)
-            check_comparable(result, result, anyway=True)
+            check_comparable(result, result, force=True)
             rendered(view(compare_results(result, result)), "markdown")
         except BadInputError as error:
             refused = str(error)

@@ -122,7 +122,7 @@ def test_a_request_that_the_options_leave_open_is_refused(options: TargetOptions
 def test_jobs_are_posted_only_to_a_route_that_accepts_post(app_with: MakeApp) -> None:
     app_with([*SAFE, ("POST", "/jobs")])
     assert "2 routes accept POST without parameters; use --path" in refusal(TargetOptions(), "jobs")
-    assert "--method DELETE with --style jobs" in refusal(TargetOptions(method="DELETE"), "jobs")
+    assert "--method DELETE with --jobs" in refusal(TargetOptions(method="DELETE"), "jobs")
     assert suite_of(["shop:app"], TargetOptions(path="/jobs"), style="jobs").axes["path"] == ("/jobs",)
 
 

@@ -1,4 +1,4 @@
-"""`--style jobs`: which servers take jobs, and what it can't be combined with."""
+"""`--jobs`: which servers take jobs, and what it can't be combined with."""
 
 import json
 import sys
@@ -39,13 +39,13 @@ def test_strategies_that_accept_no_jobs_are_left_out_of_the_plan_with_a_reason()
 
 
 def test_a_suite_with_a_script_rejects_the_jobs_style() -> None:
-    with pytest.raises(BadInputError, match="--style jobs"):
+    with pytest.raises(BadInputError, match="--jobs"):
         suite_of([str(ROOT / "suites" / "webdav")], style="jobs")
 
 
 def test_run_with_trace_rejects_the_jobs_style(run_cli) -> None:
-    ended = run_cli("run", "10", "--style", "jobs", "--trace", "--quiet")
-    assert (ended.returncode, ended.stderr.count("\n"), "--style jobs" in ended.stderr) == (2, 1, True)
+    ended = run_cli("run", "10", "--jobs", "--trace", "--quiet")
+    assert (ended.returncode, ended.stderr.count("\n"), "--jobs:" in ended.stderr) == (2, 1, True)
 
 
 def test_results_of_different_styles_are_not_compared(run_cli, tmp_path) -> None:

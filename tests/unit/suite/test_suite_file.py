@@ -121,7 +121,7 @@ BAD = [
     EXPECT + 'json = { "a..b" = 1 }',
     EXPECT + 'ignore = [".id"]',
     EXPECT + 'pattern = "total: (\\\\d+"',
-    # the quick profile
+    # the quick version
     "quick = 3\n" + SERVER,
     SERVER + "[quick]\nload = 3",
     SERVER + "[quick.load]\nuser = 3",
@@ -249,7 +249,7 @@ def test_a_byte_order_mark_in_a_suite_file_is_ignored(tmp_path: Path) -> None:
     assert read_suite(tmp_path / "shop.toml").targets
 
 
-def test_the_quick_profile_replaces_only_the_keys_that_it_contains(tmp_path: Path) -> None:
+def test_the_quick_version_replaces_only_the_keys_that_it_contains(tmp_path: Path) -> None:
     path = suite_in(tmp_path, FULL + QUICK)
     full, quick = read_suite(path), read_suite(path, quick=True)
     assert full == dataclasses.replace(read_suite(suite_in(tmp_path, FULL)), source=str(path))
@@ -259,7 +259,7 @@ def test_the_quick_profile_replaces_only_the_keys_that_it_contains(tmp_path: Pat
     assert [target.name for target in full.targets] == ["one", "two"]
     assert [target.name for target in quick.targets] == ["two"]
     assert quick.ceiling == full.ceiling
-    assert quick.source == f"{path}, quick profile"
+    assert quick.source == f"{path}, quick version"
 
 
 def test_placeholders_in_files_and_the_environment_are_replaced(tmp_path: Path) -> None:
