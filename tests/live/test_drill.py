@@ -100,6 +100,34 @@ def test_a_paused_process_loses_no_request_and_goes_on(scripted: dict[str, Fault
     assert incident.has_recovered
 
 
+def stopped(folder: Path, load: str, words: str) -> Outcomes:
+    command = f"'{sys.executable} {TESTS / 'servers' / 'stops.py'} {{port}} {words}'"
+    (folder / "suite.toml").write_text(
+        f'[load]\nusers = 2\n{load}\n[ping]\npath = "/ping"\n[servers.one]\ncommand = {command}\n'
+    )
+    return run_drill(folder, folder / "suite.toml", "stop")
+
+
+ENDLESS = 'path = "/events"\nstream = "sse"\nevents = 3'
+
+
+@pytest.mark.parametrize(("load", "fault"), [("", "stop"), (ENDLESS, "stop_streams")])
+def test_requests_that_were_cut_off_by_the_end_of_the_server_are_counted(load: str, fault: str, tmp_path: Path) -> None:
+    found = stopped(tmp_path, load, "3 1.0")
+    figures = found["one", fault].figures
+    assert [figures[name] for name in ("asked", "answered", "begun_lost", "exit")] == [8, 3, 5, 7]
+    assert figures["exit_s"] >= 1
+    other = found["one", "stop_streams" if fault == "stop" else "stop"]
+    assert other.without == (injection.Need.STREAM if fault == "stop" else injection.Need.WHOLE)
+
+
+def test_clients_of_streams_stay_until_the_server_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server wait for its clients, who would leave a stream after three events without the drill."""
+    monkeypatch.setattr(injection, "STOP_LIMIT_S", 3.0)
+    outcome = stopped(tmp_path, ENDLESS, "0 0 --until-left")["one", "stop_streams"]
+    assert (outcome.figures.get("exit"), outcome.mark) == (None, DEAD)
+
+
 def reload_suite(folder: Path, servers: dict[str, str], more: str = "") -> Path:
     """Write a suite of servers that replace their worker with these options."""
     script, suite = TESTS / "servers" / "reloads.py", folder / "suite.toml"

@@ -115,10 +115,37 @@ class Users:
         return expected
 
     async def gets_a_stream(self, timeout_s: float) -> bool:
-        """Send one request, and return whether the response is a stream of events or lines."""
+        """Return whether the suite reads responses as streams, or one response has the content type of a stream."""
+        if self.expected.first_stream:
+            return True
         url, expected = self.expected.for_request(self._url, next(self._turns))
         answer = await self._answer(self._session, url, expected, timeout_s)
         return not isinstance(answer, str) and answer.headers.get("content-type", "").startswith(STREAM_TYPES)
+
+    @property
+    def ends_streams(self) -> bool:
+        """Return whether the server ends its streams, instead of the clients."""
+        stream = self.expected.first_stream
+        return stream is None or stream.most_events is stream.time_s is None
+
+    async def read_to_end(self, requests: Requests, began_s: float, begins: Callable[[], None]) -> Outcome:
+        """Read a response on a new connection until the server ends it, and return its outcome by status and framing.
+
+        Args:
+            begins: called when the first part of the body arrives.
+        """
+        url, request, status = self.next_request()
+        sent_s, outcome = time.monotonic(), LOST
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with open_request(self._fresh, url, request) as response:
+                has_begun = False
+                async for _ in response.content.iter_any():
+                    if not has_begun and response.status == status:
+                        begins()
+                    has_begun = True
+                outcome = outcome_of(response.status, [status])
+        requests.add(LOAD, sent_s=sent_s - began_s, ended_s=time.monotonic() - began_s, outcome=outcome)
+        return outcome
 
     async def ask(self, url: str, timeout_s: float, method: str = "GET") -> HttpResponse | Outcome:
         """Send a request to another URL of the server, and return the response, LOST, LATE or WRONG (too long)."""
@@ -238,6 +265,10 @@ class FaultContext:
     def now_s(self) -> float:
         """Return the number of seconds since the load began."""
         return time.monotonic() - self.began_s
+
+    async def gets_a_stream(self, timeout_s: float) -> bool:
+        """Return whether the load gets streams; the response to a built-in task is none."""
+        return not self.has_builtin_tasks and await self.users.gets_a_stream(timeout_s)
 
     def set_task_cpu(self, cpu_s: float) -> None:
         """If the server runs built-in tasks, set the CPU time of all tasks that start from now on, and record it."""
