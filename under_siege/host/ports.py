@@ -21,9 +21,9 @@ from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
 
 _NET = Path("/proc/net")
-# A line of the kernel's tables (proc_pid_net(5)): the local port, the remote port, the state and the socket's inode.
-_SOCKETS = r"^ *\d+: \w+:({local}) \w+:({remote}) {state} \S+ \S+ \S+ +\d+ +\d+ (\d+) "
-_LISTENS = re.compile(_SOCKETS.format(local=r"\w{4}", remote="0000", state="0A"), re.ASCII | re.MULTILINE)
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the remote port, the state, and the socket's inode.
+_LINE = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:(\w{4}) (0A|01) \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+_LISTENS, _CONNECTED = "0A", "01"
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS = 0x8913  # linux/sockios.h
@@ -131,11 +131,30 @@ def _listening() -> dict[str, int]:
 
     psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
     """
-    return {inode: int(port, 16) for port, _, inode in _LISTENS.findall(_tables())}
+    return _by_inode(_NET)[_LISTENS]
 
 
-def _tables() -> str:
-    return "".join((_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists())
+def sockets_of(pid: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the local ports of all listening and of all connected sockets by inode, as the process sees them.
+
+    A process in a container has a network of its own. Raise OSError if the process has ended.
+    """
+    found = _by_inode(Path(f"/proc/{pid}/net"))
+    return found[_LISTENS], found[_CONNECTED]
+
+
+def _by_inode(net: Path) -> dict[str, dict[str, int]]:
+    """Return the local ports of sockets by state and inode."""
+    found: dict[str, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
+    for port, _, state, inode in _lines(net):
+        found[state][inode] = int(port, 16)
+    return found
+
+
+def _lines(net: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the ports, in hexadecimal digits, the state and the inode of each listening or connected socket."""
+    for table in [(net / name).read_text() for name in ("tcp", "tcp6") if (net / name).exists()]:
+        yield from _LINE.findall(table)
 
 
 def holders(pid: int, port: int, client_port: int) -> list[int]:
@@ -144,9 +163,9 @@ def holders(pid: int, port: int, client_port: int) -> list[int]:
     Raises:
         psutil.Error: `pid` has ended, or belongs to another user.
     """
-    connection = _SOCKETS.format(local=f"{port:04X}", remote=f"{client_port:04X}", state=r"\w\w")
-    inodes = {inode for _, _, inode in re.findall(connection, _tables(), re.ASCII | re.MULTILINE)} - {"0"}
-    return [one for one, inode in _sockets_of_tree(pid) if inode in inodes] if inodes else []
+    wanted = f"{port:04X}", f"{client_port:04X}"
+    inodes = {inode for *ports, _, inode in _lines(_NET) if tuple(ports) == wanted} - {"0"}
+    return [process for process, inode in _sockets_of_tree(pid) if inode in inodes] if inodes else []
 
 
 def _sockets(pid: int) -> Iterator[str]:
