@@ -21,8 +21,8 @@ from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
 
 _NET = Path("/proc/net")
-# A line of the kernel's tables (proc_pid_net(5)): the local port, the state, and the socket's inode.
-_LINE = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} (0A|01) \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the remote port, the state, and the socket's inode.
+_LINE = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:(\w{4}) (0A|01) \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
 _LISTENS, _CONNECTED = "0A", "01"
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
@@ -110,15 +110,20 @@ def where_it_listens(pid: int, wanted: int | None = None) -> str:
 
 def _ports(pid: int) -> list[tuple[int, int]]:
     """Return (process id, port) for each port on which `pid` or a descendant listens; raise psutil.Error if unknown."""
-    root, listening = psutil.Process(pid), _listening()
-    ports: list[tuple[int, int]] = []
+    listening = _listening()
+    return [(process, listening[inode]) for process, inode in _sockets_of_tree(pid) if inode in listening]
+
+
+def _sockets_of_tree(pid: int) -> list[tuple[int, str]]:
+    """Return (process id, inode) for each socket of `pid` and its descendants; raise psutil.Error if unknown."""
+    root, sockets = psutil.Process(pid), list[tuple[int, str]]()
     for process in (root, *offspring(pid)):
         try:
-            ports += [(process.pid, listening[inode]) for inode in _sockets(process.pid) if inode in listening]
+            sockets += [(process.pid, inode) for inode in _sockets(process.pid)]
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise
-    return ports
+    return sockets
 
 
 def _listening() -> dict[str, int]:
@@ -141,10 +146,26 @@ def sockets_of(pid: int) -> tuple[dict[str, int], dict[str, int]]:
 def _by_inode(net: Path) -> dict[str, dict[str, int]]:
     """Return the local ports of sockets by state and inode."""
     found: dict[str, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
-    for table in [(net / name).read_text() for name in ("tcp", "tcp6") if (net / name).exists()]:
-        for port, state, inode in _LINE.findall(table):
-            found[state][inode] = int(port, 16)
+    for port, _, state, inode in _lines(net):
+        found[state][inode] = int(port, 16)
     return found
+
+
+def _lines(net: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the ports, in hexadecimal digits, the state and the inode of each listening or connected socket."""
+    for table in [(net / name).read_text() for name in ("tcp", "tcp6") if (net / name).exists()]:
+        yield from _LINE.findall(table)
+
+
+def holders(pid: int, port: int, client_port: int) -> list[int]:
+    """Return which of `pid` and its descendants have accepted the connection of this client's port.
+
+    Raises:
+        psutil.Error: `pid` has ended, or belongs to another user.
+    """
+    wanted = f"{port:04X}", f"{client_port:04X}"
+    inodes = {inode for *ports, _, inode in _lines(_NET) if tuple(ports) == wanted} - {"0"}
+    return [process for process, inode in _sockets_of_tree(pid) if inode in inodes] if inodes else []
 
 
 def _sockets(pid: int) -> Iterator[str]:
