@@ -178,25 +178,26 @@ class Client(Driver):
     least_s = start_s = 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
-        return f"{self.name} accepts no load-tool options; remove `options`" if spec.options else super().refusal(spec)
+        if spec.load.options:
+            return f"{self.name} accepts no load-tool options; remove `options`"
+        return super().refusal(spec)
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:  # noqa: ARG002
         return [program, *COMMAND[1:]]
 
     def order(self, spec: LoadSpec, begin_s: float) -> bytes:
-        sent = [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
-        rights = spec.rights or (RightAnswer(),) * len(sent)
+        rights = spec.rights or (RightAnswer(),) * len(spec.sent)
         return order(
-            [(url, request, right) for (url, request), right in zip(sent, rights, strict=True)],
+            [(url, request, right) for (url, request), right in zip(spec.sent, rights, strict=True)],
             begin_s,
             turns=spec.order or (0,),
-            users=0 if spec.arrivals_per_s else spec.users,
+            users=0 if spec.load.arrivals_per_s else spec.users,
             due_s=spec.due_s(),
-            count=spec.requests,
-            pause=spec.pause,
+            count=spec.load.requests,
+            pause=spec.load.pause,
             seed=spec.seed,
             stagger_s=spec.stagger_s,
             timeout_s=spec.timeout_s,
-            keep_alive=spec.keep_alive,
+            keep_alive=spec.load.keep_alive,
             posts_jobs=self.name != CLIENT,
         )

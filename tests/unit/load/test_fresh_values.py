@@ -81,7 +81,7 @@ def test_a_request_without_placeholders_and_a_body_that_is_not_text_are_sent_as_
     ],
 )
 def test_only_the_own_client_sends_requests_that_vary(load: Load) -> None:
-    spec = LoadSpec.of(load, 2)
+    spec = LoadSpec(load, 2, 1.0, load.path)
     refusals = {name: driver.refusal(spec) for name, driver in DRIVERS.items()}
     assert {name for name, refusal in refusals.items() if not refusal} - {JOBS} == {CLIENT}
     assert "can't" in refusals["siege"]
