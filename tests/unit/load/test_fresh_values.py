@@ -8,7 +8,7 @@ import time
 import pytest
 
 from under_siege.load import DRIVERS, fresh_values
-from under_siege.load.client import order, setup_line
+from under_siege.load.client import Order, SentRequest, line_of, setup_line
 from under_siege.load.fresh_values import Numbers, differs_by_user, how_to_vary, names_in, names_in_request
 from under_siege.load.request import CLIENT, GET, JOBS, Load, MixedRequest, Pause, Request, RightAnswer, SetupRequest
 from under_siege.load.simulated_user import SimulatedUser
@@ -46,7 +46,8 @@ def test_numbers_grow_and_those_of_two_processes_and_of_a_later_run_differ(monke
 
 
 def test_each_client_of_a_run_has_another_digit() -> None:
-    lines = [json.loads(order([("http://a/", GET, RightAnswer())], 0.0)) for _ in range(3)]
+    requests = [SentRequest("http://a/", GET, RightAnswer().to_json())]
+    lines = [json.loads(line_of(Order(requests=requests, begin_s=0.0))) for _ in range(3)]
     lines.append(json.loads(setup_line(LOGIN, "http://a", 2)))
     digits = [line["digit"] for line in lines]
     assert len(set(digits)) == 4
