@@ -506,13 +506,13 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
     if path.is_dir():
         raise BadInputError(f"{str(path)!r} is a folder; expected a file")
     if is_rewritten and is_pipe(path):
-        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten after every case")
+        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten at the end")
     check_writable(path)
     return path
 
 
 PICTURES = ["timeline", "profile", "throughput", "pings", "streams", "tradeoff", "moments", "memory", "cpu", "heatmap"]
-PICTURES += ["capacity"]
+PICTURES += ["capacity", "processes"]
 ONE_PICTURE = (
     f"Draw one chart (.svg or .png): {', '.join(PICTURES)}, or a metric for each number of users or the like, such as "
     "rate-sweep."

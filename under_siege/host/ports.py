@@ -21,8 +21,9 @@ from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
 
 _NET = Path("/proc/net")
-# A line of the kernel's tables (proc_pid_net(5)): the local port, the state "listening" and the socket's inode.
-_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the state, and the socket's inode.
+_LINE = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} (0A|01) \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+_LISTENS, _CONNECTED = "0A", "01"
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS = 0x8913  # linux/sockios.h
@@ -125,8 +126,25 @@ def _listening() -> dict[str, int]:
 
     psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
     """
-    tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
-    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)}
+    return _by_inode(_NET)[_LISTENS]
+
+
+def sockets_of(pid: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the local ports of all listening and of all connected sockets by inode, as the process sees them.
+
+    A process in a container has a network of its own. Raise OSError if the process has ended.
+    """
+    found = _by_inode(Path(f"/proc/{pid}/net"))
+    return found[_LISTENS], found[_CONNECTED]
+
+
+def _by_inode(net: Path) -> dict[str, dict[str, int]]:
+    """Return the local ports of sockets by state and inode."""
+    found: dict[str, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
+    for table in [(net / name).read_text() for name in ("tcp", "tcp6") if (net / name).exists()]:
+        for port, state, inode in _LINE.findall(table):
+            found[state][inode] = int(port, 16)
+    return found
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -18,13 +18,14 @@ from under_siege.host.machine_speed import (
     watching_machine,
 )
 from under_siege.host.resource_usage import sampling, watching_ports
+from under_siege.host.server_processes import ProcessWatch
 from under_siege.load.answer_check import AnswerCheck, check_interval_s
 from under_siege.load.background import in_background
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.pings import QUIET_S, probing, probing_alone
 from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.after_load import counting_replaced_workers, pending, watch_drain, watch_new_processes
+from under_siege.measure.after_load import pending, watch_drain, watch_new_processes
 from under_siege.measure.duration import Length
 from under_siege.measure.load_run import LoadRun, run_ceiling
 from under_siege.measure.plan import Plan
@@ -234,8 +235,7 @@ class CaseRun:
             probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S, is_cut=cut),
             probing_alone(*pinged, record.requests, began_s, is_cut=cut),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
-            *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
-            counting_replaced_workers(record, server.pid, server.listeners(), server.children),
+            sampling(server.pid, record, began_s, watch=ProcessWatch(record, server.port)),
             watching_machine(record),
             watching_ports(record, began_s),
         ]

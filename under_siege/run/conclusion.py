@@ -20,6 +20,7 @@ from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.show.case_names import MOST_NAMES, CaseNames, labels, without_capital
 from under_siege.show.columns import noun, phrase_of, with_first_text
+from under_siege.show.process_notes import sentences_on
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -139,6 +140,7 @@ class _SameLoad:
         self._summaries = [comparison.cases[index] for index in indices]
         had_one_round = all(summary.rounds == 1 for summary in self._summaries)
         self._is_limited = comparison.result.until_certain and had_one_round  # there was no time for more
+        self._rounds_of = {comparison.cases[index].case: comparison.rounds[index] for index in indices}
         works = {summary.case.work for summary in self._summaries}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
@@ -222,7 +224,9 @@ class _SameLoad:
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
-            remarks = [*_of_waiting_requests(only[0].summary), *_of_stutter(only[0].summary), *self._left_out()]
+            summary = only[0].summary
+            remarks = [*_of_waiting_requests(summary), *_of_stutter(summary), *self._of_processes(only[0])]
+            remarks += self._left_out()
             return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
         if self._chosen is None:
             return Answer(None, self._headline(), (), [*self._fastest_verified(), *self._left_out()])
@@ -335,6 +339,7 @@ class _SameLoad:
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
         yield from _of_stutter(chosen.summary)
+        yield from self._of_processes(chosen)
         limit = self._limit_of_streams
         if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
@@ -387,6 +392,11 @@ class _SameLoad:
             times = candidate.memory_bytes / chosen.memory_bytes if chosen.memory_bytes else 0
             at = f" at {times:.1f} times the memory" if times > 1 else ""
             yield f"More workers don't help: {workers}: {candidate.throughput}{at}."
+
+    def _of_processes(self, candidate: _Candidate) -> Iterator[str]:
+        """Yield the sentences about processes that explain the figures of the case."""
+        for text in sentences_on(self._rounds_of[candidate.summary.case]):
+            yield f"{formatting.capitalized(text)}."
 
     def _is_leaner(self, candidate: _Candidate, chosen: _Candidate) -> bool:
         own, other = candidate.measured["memory_bytes"], chosen.measured["memory_bytes"]

@@ -10,7 +10,11 @@ from under_siege.show.formats import rendered
 from under_siege.show.view import View
 
 SUFFIXES = (".svg", ".png", ".html", ".json", ".json.gz")
-_REMEDIES = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
+_REMEDIES = {
+    "timeline": "run with --trace",
+    "capacity": f"use a result of {PROGRAM} capacity",
+    "processes": "use a result in which a server has several busy processes",
+}
 
 
 def write_chart(result: Result, view: View, name: str, path: Path, aspect: str | None = None) -> None:

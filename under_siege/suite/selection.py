@@ -14,6 +14,7 @@ from under_siege.paths import INVOCATION, PROGRAM, USERS
 from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import ExpectTable, SetupTable, address, converted, path_of, ping_path
+from under_siege.suite.module_files import django_application
 from under_siege.suite.requests import expect_of, headers_of, headers_of_pings, setup_of, setup_table
 from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
@@ -126,7 +127,12 @@ def suite_of(
 
 
 def _with_colon(name: str) -> str:
-    """Return `shop:` for a module or package of this folder, in which the application is then searched."""
+    """Return `shop:` for a module or package of this folder, in which the application is then searched.
+
+    For Django's manage.py, return the application of its project.
+    """
+    if name in ("manage", "manage.py") and (application := django_application(Path("manage.py"))):
+        return application
     is_module = re.fullmatch(r"[A-Za-z_][\w.]*", name, re.ASCII) and suite_path(name) is None
     places = [Path(place, *name.split(".")) for place in ("", "src")] if is_module else []
     found = any((place / "__init__.py").is_file() or place.with_name(f"{place.name}.py").is_file() for place in places)

@@ -36,6 +36,7 @@ from under_siege.suite.application import (
     is_requestable,
     missing,
     named,
+    refuse_absent,
 )
 from under_siege.suite.keys import PATH, invalid_value, is_path, ping_path
 from under_siege.suite.requests import setup_table, stream_of
@@ -201,6 +202,7 @@ def tables_of(app: str, folder: Path, options: TargetOptions, *, has_twin: bool 
     if options.path is not None and not is_path(options.path):
         raise invalid_value("--path", options.path, PATH)
     environment = user_environment(folder, options.pythons)
+    refuse_absent(app, folder, environment)
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
     application = inspected(app, python.path, folder, limit_s)
@@ -374,6 +376,11 @@ def _user_application(tables: ApplicationTables, suite: Suite, folder: Path) -> 
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
     if application.needs_loop:
         notes.append("the import of the application needs a running event loop: servers that import it before fail")
+    if application.patched_by and application.kind == "wsgi":
+        notes.append(
+            f"{application.patched_by} replaces the threads of Python when the application is imported, so servers "
+            "that need these threads, such as gthread and Granian, were left out"
+        )
     copies = (application.file,) if application.is_copy_of_sources_in(folder) else ()
     for file in copies:
         notes.append(f"{file} was imported: changes in this folder count only after the next installation")
