@@ -25,7 +25,7 @@ from under_siege.load.request import ACCEPT_ENCODING, MixedRequest, Stream
 from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
-from under_siege.measure.server_readiness import until_ready
+from under_siege.measure.server_readiness import remedy_for, until_ready
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, FailureCode, Record, tool_failure
 from under_siege.secrets import masked
@@ -346,8 +346,12 @@ async def verify(
         code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
-        lost = _LOST_SESSION if server.plan.load.setup and answer.status in UNKNOWN_USER else ""
-        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}{lost}")
+        advice = ""
+        if server.plan.load.setup and answer.status in UNKNOWN_USER:
+            advice = _LOST_SESSION
+        elif answer.status != expected.status:
+            advice = remedy_for(server, answer, MixedRequest(path, expected.request) if server.plan.load.mix else None)
+        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}{advice}")
     return answer
 
 
