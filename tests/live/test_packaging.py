@@ -27,11 +27,12 @@ def requirements_in(text: str) -> set[str]:
     return {line.strip() for line in text.splitlines() if line.strip() and line[0] not in "#-"}
 
 
-def test_the_requirements_files_list_the_dependencies_of_the_package() -> None:
+def test_the_requirements_files_list_the_dependencies_of_the_package_with_charts_and_profiles() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     files = [ROOT / "requirements.txt", ROOT / "servers" / "requirements.txt"]
     listed = set().union(*(requirements_in(re.sub(r" +#.*", "", file.read_text())) for file in files))
-    assert set(project["dependencies"]) == listed
+    extras = project["optional-dependencies"]
+    assert {*project["dependencies"], *extras["charts"], *extras["profile"]} == listed
 
 
 @pytest.fixture(scope="module")

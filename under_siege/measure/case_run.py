@@ -108,14 +108,14 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
-            if replay and spec.keep_alive:  # fail before the load
+            if replay and spec.load.keep_alive:  # fail before the load
                 twice = replace(replay, in_a_row=2)
                 await server.while_alive(verify(http, server, self.expected, self.record.users, twice))
             load_run = LoadRun(self.session.tool, spec, self.record)
             async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
-                    asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
+                    asked = replace(replay, in_a_row=in_a_row if spec.load.keep_alive else 1) if replay else None
                     return server.explaining(verify(http, server, self.expected, self.record.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
@@ -164,8 +164,9 @@ class CaseRun:
     def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
         files, users = self.expected.files, self.record.users
         paths = tuple((Files.path(load.path, name), size) for name, size in files.sizes.items()) if files else ()
-        return replace(
-            LoadSpec.of(load, users),
+        return LoadSpec(
+            load,
+            users,
             time_s=length.end_s,
             url=server.url + (paths[0][0] if paths else load.path),
             paths=paths,
