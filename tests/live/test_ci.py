@@ -134,6 +134,7 @@ def test_the_action_measures_an_application_and_its_base_in_an_empty_home(runner
     assert {path.name for path in runner.out.iterdir()} == {"result.json", "page.html", "comparison.md"}
     assert (runner.folder / "summary.md").read_text() == (runner.out / "comparison.md").read_text()
     assert "| listen | " in (runner.folder / "summary.md").read_text()
+    assert "<svg" in (runner.out / "page.html").read_text()
     assert {*git(runner.work, "status", "--short").splitlines()} <= {"?? __pycache__/"}
 
 
