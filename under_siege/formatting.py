@@ -12,6 +12,7 @@ _HIDDEN = (
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
+_STYLE_OF_EMOJI = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff])[\ufe0e\ufe0f]")
 
 
 def rate(per_s: float) -> str:
@@ -102,6 +103,12 @@ def between(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def cut(text: str, most: int) -> str:
+    """Shorten a text in its middle, because the beginning says what failed, and the end says where and why."""
+    rest = most // 3
+    return text if len(text) <= most else f"{text[:rest]} … {text[rest + 3 - most :]}"
+
+
 def capitalized(text: str) -> str:
     """Capitalize the first letter and leave the rest unchanged."""
     return f"{text[:1].upper()}{text[1:]}"
@@ -118,4 +125,5 @@ def legible(text: str, *, lines: bool = False) -> str:
     """Replace invisible characters with `\ufffd` and, unless `lines` is set, line breaks and tabs with spaces."""
     if text.isascii() and text.isprintable():
         return text
+    text = _STYLE_OF_EMOJI.sub("", text)
     return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))

@@ -92,6 +92,17 @@ def test_a_member_of_a_workspace_is_named_if_its_module_is_not_here(tmp_path: Pa
         inspected("gone:app", sys.executable, tmp_path)
 
 
+def test_an_application_that_imports_from_another_folder_gets_the_place_from_which_it_runs(tmp_path: Path) -> None:
+    write(tmp_path, {"src/py/shop.py": f"import rules\n{WSGI}", "src/py/rules.py": ""})
+    with pytest.raises(BadInputError, match=r"rules is in src/py: run the command there for shop:app$"):
+        inspected("src.py.shop:app", sys.executable, tmp_path)
+
+
+def test_a_long_error_keeps_its_end(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"^shop:app: can't be imported: ValueError: x+ … x+ \(shop.py, line 1\)$"):
+        look_at(tmp_path, "shop:app", "raise ValueError('x' * 1000)")
+
+
 def test_servers_keep_the_pythonpath_with_which_the_application_was_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +118,14 @@ def test_an_import_that_needs_a_running_event_loop_gets_one(tmp_path: Path) -> N
     needs = "import asyncio\ntask = asyncio.get_running_loop().create_task(asyncio.sleep(9))\n"
     assert look_at(tmp_path, "looping:app", needs + FASTAPI).needs_loop
     assert not look_at(tmp_path, "plain:app", FASTAPI).needs_loop
+
+
+def test_patches_of_gevent_are_noticed(tmp_path: Path) -> None:
+    assert (
+        look_at(tmp_path, "patched:app", f"from gevent import monkey\nmonkey.patch_all()\n{WSGI}").patched_by
+        == "gevent"
+    )
+    assert look_at(tmp_path, "unpatched:app", f"from gevent import monkey\n{WSGI}").patched_by == ""
 
 
 def test_a_function_that_starts_a_server_is_no_factory(tmp_path: Path) -> None:

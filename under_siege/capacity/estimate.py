@@ -152,6 +152,7 @@ class Capacity:
     goals: tuple[Goal, ...]
     steps: list[StepMetrics]  # by rate, without steps in which the load generator was the limit
     limited: StepMetrics | None  # the lowest rate that the load generator could not offer
+    refusing: StepMetrics | None  # the lowest rate at which the server refused requests while it was idle
     saturation_per_s: float | None
     verdict: str  # `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±20 %), or `ok`
     failure: str  # why there is no estimate, or an empty string if there is one
@@ -172,6 +173,9 @@ def capacity_of(result: Result, case: Case) -> Capacity:
     steps, failure = search.offered, _failure(search)
     missed, met = [step for step in steps if step.missed], [step for step in steps if not step.missed]
     per_s, lower_per_s, upper_per_s = _estimate(search, met, missed) if not failure else (None, None, None)
+    refusing = next((step for step in missed if step.refuses_while_idle), None)
+    if refusing and refusing.record.keep_alive:  # the rate depends on how many connections clients keep open
+        per_s = lower_per_s = upper_per_s = None
     is_none = lower_per_s is None and bool(steps) and steps[0].per_s <= search.least_per_s
     is_wide = bool(lower_per_s and upper_per_s and upper_per_s > WIDE * lower_per_s)
     verdict = UNDECIDED if is_wide or (lower_per_s is None and not is_none) else OK
@@ -190,6 +194,7 @@ def capacity_of(result: Result, case: Case) -> Capacity:
         goals=search.goals,
         steps=steps,
         limited=search.limited,
+        refusing=refusing,
         saturation_per_s=search.saturation_per_s,
         verdict=verdict,
         failure=failure,

@@ -127,6 +127,7 @@ class Offer:
         await server.while_alive(sending.set_up(load.setup, server.url, users))
         record.load_began_s = began_s = time.monotonic() + LEAD_S
         record.stream, record.text_events = self.expected.read_as
+        record.keep_alive = load.keep_alive
         await sending.begin(
             record.requests,
             began_s,

@@ -13,6 +13,8 @@ from under_siege.judge.cpu_speed_over_time import speeds_of
 from under_siege.judge.estimators import SHORTEST_S, Rows, Waits, first_events, gaps
 from under_siege.judge.goal import Goal, goal
 from under_siege.judge.metrics import METRICS
+from under_siege.judge.round_statistics import Round
+from under_siege.judge.suspicions import HARDLY_BUSY
 from under_siege.record.record import RateStep
 from under_siege.record.requests import LATE, LOAD, PING
 
@@ -111,6 +113,23 @@ class StepMetrics:
             "cpu_s_per_transaction": self.cpu_s,
             "memory_bytes": self.memory_bytes,
         }.get(key)
+
+    @property
+    def cpus(self) -> float | None:
+        """Return the average number of CPUs that the server kept busy, or None if unknown."""
+        return Round(self.record).cpus_used()
+
+    @property
+    def refuses_while_idle(self) -> bool:
+        """Return whether a goal was missed because the server refused requests although it had hardly anything to do.
+
+        It then probably limits its connections or its requests.
+        """
+        shares, cpus = self.shares, self.cpus
+        if not shares["refused"] or shares["refused"] < max(shares[name] for name in OUTCOMES) or cpus is None:
+            return False
+        lacks = (goal.figure == "availability_pct" or self.value(goal.figure) == math.inf for goal in self.missed)
+        return cpus < HARDLY_BUSY and any(lacks)
 
     @property
     def missed(self) -> list[Goal]:

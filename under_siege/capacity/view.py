@@ -124,7 +124,9 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
     if capacity.verdict == FAILED:
         yield f": search failed: {capacity.failure}"
         return
-    if capacity.is_none:
+    if capacity.refusing:
+        yield f": {_refusal(capacity.refusing)}"
+    elif capacity.is_none:
         first = capacity.steps[0]
         values = [f"{_metric(goal)}: {_text(first, goal.figure)}" for goal in first.missed]
         yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
@@ -140,6 +142,17 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
             f": at {per_s(capacity.limited.per_s)}, the load generator was the limit and sent requests "
             f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are ignored"
         )
+
+
+def _refusal(step: StepMetrics) -> str:
+    """Return why a server that was idle refused requests, and what this says about its rate."""
+    refused = f"{_share(step.shares['refused'])} of the requests were {OUTCOMES['refused']} at {per_s(step.per_s)}"
+    if step.record.keep_alive:
+        cause = "also counts idle connections, so its highest rate depends on how many connections clients keep open"
+    else:
+        cause = "determines its highest rate"
+    used = formatting.share(step.cpus or 0.0)
+    return f"{refused} while it used {used} of a CPU. A limit such as uvicorn's --limit-concurrency {cause}"
 
 
 def per_s(value: float | None) -> str:
@@ -305,6 +318,13 @@ def _texts(goals: Sequence[Goal]) -> list[str]:
     return [goal.text for goal in goals]
 
 
+def _reasons(capacity: Capacity) -> Iterator[tuple[str, str]]:
+    if capacity.failure:
+        yield "failed", capacity.failure
+    elif capacity.refusing:
+        yield "refused_while_idle", _refusal(capacity.refusing)
+
+
 def _as_data(capacity: Capacity) -> dict[str, Any]:
     """Return the JSON object of a server and task. Don't rename the keys, because programs read them."""
     nearest = capacity.nearest_step
@@ -316,7 +336,7 @@ def _as_data(capacity: Capacity) -> dict[str, Any]:
         "python": capacity.case.python,
         "parameters": capacity.case.parameters,
         "verdict": capacity.verdict,
-        "reasons": [{"code": "failed", "message": capacity.failure}] if capacity.failure else [],
+        "reasons": [{"code": code, "message": message} for code, message in _reasons(capacity)],
         "capacity_per_s": {"holds": capacity.lower_per_s, "fails": capacity.upper_per_s},
         "estimate_per_s": capacity.per_s,
         "saturation_per_s": capacity.saturation_per_s,

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable
 
+from under_siege.host.log_text import HEAD, plain
+
 _SERVICES = {
     "5432": "PostgreSQL",
     "6379": "Redis",
@@ -58,19 +60,18 @@ _MESSAGES: tuple[Cause, ...] = (
         lambda _: "it ended after its --limit-max-requests: in production, a supervisor has to start it again",
     ),
 )
-_HEAD = "Traceback (most recent call last)"
 _CHAIN = re.compile(r"direct cause of the following exception|During handling of the above exception")
 
 
 def _last_errors(output: str) -> str:
     """Return the last traceback, with those of the exceptions that led to it; without any, the whole output."""
-    _, *tracebacks = output.split(_HEAD)
+    _, *tracebacks = output.split(HEAD)
     last = tracebacks[-1:]
     for earlier in tracebacks[-2::-1]:
         if not _CHAIN.search(earlier):
             break
         last.insert(0, earlier)
-    return _HEAD.join(last) if tracebacks else output
+    return HEAD.join(last) if tracebacks else output
 
 
 def known_cause(output: str) -> str:
@@ -79,6 +80,7 @@ def known_cause(output: str) -> str:
     Messages of a server count wherever they are. A refused connection counts only if it led to the last exception,
     because an application may go on without the other program.
     """
+    output = plain(output)
     last = _last_errors(output)
     searched = [*((pattern, explain, output) for pattern, explain in _MESSAGES)]
     searched += [(pattern, explain, last) for pattern, explain in _EXCEPTIONS]

@@ -17,6 +17,7 @@ import psutil
 
 from under_siege.formatting import legible
 from under_siege.host.cpu_division import cpus_of_process
+from under_siege.host.log_text import plain
 from under_siege.host.process_tree import descendants, exit_status, inherited, is_resource_tracker, pids_with_variable
 from under_siege.host.supervisor import TRACKER_LIMIT_S
 from under_siege.host.supervisor_client import current_supervisor
@@ -110,6 +111,7 @@ def reading_lines(
 
 def last_error(stderr: str) -> str:
     """Return the last line of the last traceback, such as `KeyError: 'x'`, or an empty string if there is none."""
+    stderr = plain(stderr)
     heads = list(_TRACEBACK.finditer(stderr))
     if not heads:
         return ""
@@ -132,7 +134,7 @@ def last_line(*outputs: str) -> str:
     """Quote the last line of the first output that contains words, for an error."""
     for output in outputs:
         # Skip empty lines and separators.
-        if lines := [line.strip() for line in output.splitlines() if re.search(r"\w", line)]:
+        if lines := [line.strip() for line in plain(output).splitlines() if re.search(r"\w", line)]:
             return f"its last line: {masked(lines[-1])[:LONGEST_QUOTE]}"
     return "it printed nothing"
 

@@ -77,14 +77,30 @@ def contents(path: Path) -> list[str]:
     Raises:
         BadInputError: a file can't be read.
     """
+    texts, packages = _texts_and_packages(path)
+    return [*texts, *(f"{place} {'' if is_linked else state_of_sources(place)}" for place, is_linked in packages)]
+
+
+def _texts_and_packages(path: Path) -> tuple[list[str], list[tuple[Path, bool]]]:
+    """Return the text that lists packages, and local packages, each with whether an environment only links to it."""
     if path.suffix != ".toml" and path.suffix != ".lock":
         lines = lines_of(path)
-        texts, local = [text for _, text in lines], _local(lines)
-    else:
-        files = [path, *([path.with_name("pyproject.toml")] if path.suffix == ".lock" else [])]
-        texts, local = [_text(file) for file in files], _sources_of(path, files)
-    packages = [f"{place} {'' if is_linked else state_of_sources(place)}" for place, is_linked in local]
-    return [*texts, *packages]
+        return [text for _, text in lines], _local(lines)
+    files = [path, *([path.with_name("pyproject.toml")] if path.suffix == ".lock" else [])]
+    return [_text(file) for file in files], _sources_of(path, files)
+
+
+def mentions(package: str, files: Iterable[Path]) -> bool:
+    """Return whether these files contain the name of a package, or a name that contains it as a word."""
+    word = re.sub(r"[-_.]+", "[-_.]", re.escape(package))
+    texts = (text for file in files for text in _texts_and_packages(file)[0])
+    return any(re.search(rf"(?i)(?<![a-z0-9]){word}(?![a-z0-9])", text) for text in texts)
+
+
+def have_own_packages(files: Iterable[Path]) -> bool:
+    """Return whether these files list packages that may have any modules, because they come from a folder or git."""
+    found = [_texts_and_packages(file) for file in files]
+    return any(packages or any(re.search(r"\bgit\b", text) for text in texts) for texts, packages in found)
 
 
 def _local(lines: Iterable[tuple[Path, str]]) -> list[tuple[Path, bool]]:

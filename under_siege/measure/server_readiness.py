@@ -94,7 +94,8 @@ def _not_ready(server: Server, seen: str, refusal: HttpResponse | None) -> CaseF
     option = "--ready-within 60s" if server.plan.suite.application else "ready_within under [ping]"
     more = "" if where or known_cause(server.all_stderr()) else f"; if it needs longer, use {option}"
     why = seen or f"nothing listens at {server.url}{where}"
-    return CaseFailedError("not_ready", f"not ready within {server.limit_s:.3g} s: {why}{more}")
+    waited_s = max(server.limit_s, server.age_s())  # an accepted request may take longer than the limit
+    return CaseFailedError("not_ready", f"not ready within {waited_s:.3g} s: {why}{more}")
 
 
 def remedy_for(server: Server, answer: HttpResponse, one: MixedRequest | None = None, *, is_ping: bool = False) -> str:

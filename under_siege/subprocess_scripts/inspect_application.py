@@ -26,7 +26,7 @@ LOOPBACK = "127.0.0.1"
 INJECTED = ("Depends", "Security", "Provide", "DependencyKwarg", "Dependency", "File")  # what a framework passes
 MODULES = (  # of the servers; a server is installed if its module can be imported
     *("aiohttp", "granian", "gunicorn", "gunicorn.workers.gasgi", "hypercorn", "sanic", "tornado", "uvicorn"),
-    *("uvicorn_worker", "uvicorn.workers", "waitress"),
+    *("packaging", "uvicorn_worker", "uvicorn.workers", "waitress"),
 )
 FRAMEWORKS = {  # class → kind of application, name of the framework
     "aiohttp.web_app.Application": ("aiohttp", "aiohttp"),
@@ -348,6 +348,10 @@ def litestar_routes(app: Any) -> Iterator[Route]:
                 )
 
 
+def sanic_routes(app: Any) -> Iterator[Route]:
+    return ((method, f"/{each.path}", each.handler) for each in app.router.routes for method in sorted(each.methods))
+
+
 def aiohttp_routes(app: Any) -> Iterator[Route]:
     return ((route.method, route.resource.canonical, route.handler) for route in app.router.routes() if route.resource)
 
@@ -493,6 +497,15 @@ def twin_of(module: str, name: str, framework: str) -> str:
         return ""
 
 
+def patched_by() -> str:
+    """Return the package that has replaced the threads of the standard library by its own, or an empty string."""
+    if "gevent.monkey" in sys.modules and sys.modules["gevent.monkey"].is_module_patched("threading"):
+        return "gevent"
+    if "eventlet.patcher" in sys.modules and sys.modules["eventlet.patcher"].is_monkey_patched("thread"):
+        return "eventlet"
+    return ""
+
+
 def version_of(package: str) -> str:
     try:
         return importlib.metadata.version(package) if package else ""
@@ -537,6 +550,7 @@ def described(name: str) -> dict[str, Any]:
         "twin": "" if is_factory else twin_of(module, wanted, framework),
         "import_from": added,
         "needs_loop": bool(IMPORTED_IN_LOOP),
+        "patched_by": patched_by(),
         "file": getattr(its_module, "__file__", None) or "",
         "import_s": round(import_s, 3),
         "python": list(sys.version_info[:3]),

@@ -11,17 +11,22 @@ from typing import NamedTuple
 import msgspec
 
 from common.errors import BadInputError
-from under_siege.formatting import legible
+from under_siege.formatting import cut, legible
 from under_siege.host.environments import DIRECTORY
 from under_siege.host.helper_process import HelperDiedError, HelperError, answer
+from under_siege.host.interpreter import UserEnvironment
 from under_siege.host.known_causes import known_cause
+from under_siege.host.requirement_files import have_own_packages, mentions
 from under_siege.paths import script
 from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
+from under_siege.suite.module_files import elsewhere, hides_others, is_here, right_place
 
 _NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
 IMPORT_LIMIT_S = 120.0
+EXPECTED = "expected the module:name of an application, such as shop.main:app"
+_LONGEST_PROBLEM = 400  # maximum number of characters
 PARAMETER = re.compile(r"\{[^}]*\}|<[^>]*>")  # in the path of a route
 
 
@@ -55,6 +60,7 @@ class Application(msgspec.Struct, frozen=True):
     file: str = ""  # of its module
     needs_loop: bool = False  # whether its import needs a running event loop
     functions: list[RouteFunction | None] = []  # of the routes
+    patched_by: str = ""  # the package that replaces threads by its own, such as gevent
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
         """Return the function that answers a request, or None if it is unknown or not the only one."""
@@ -138,34 +144,40 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
         problem = f"can't be imported: {error}"
     except HelperError as error:
         problem = str(error)
-    remedy = _elsewhere(name, folder) if problem.startswith("there is no ") else _remedy(problem, python, folder)
-    raise BadInputError(f"{name.rstrip(':')}: {legible(masked(problem))[:400]}{remedy}")
+    if problem.startswith("there is no "):
+        remedy = elsewhere(name.partition(":")[0], folder)
+    else:
+        remedy = _remedy(problem, name, python, folder)
+    problem = cut(legible(masked(problem)), _LONGEST_PROBLEM)
+    raise BadInputError("; ".join(filter(None, [f"{name.rstrip(':')}: {problem}", remedy])))
 
 
-def _elsewhere(name: str, folder: Path) -> str:
-    """Return the folder in which a module is found, such as a member of a workspace, or an empty string."""
-    path = name.partition(":")[0].replace(".", "/")
-    for above in ("*", "*/*"):
-        for inside in ("", "src/"):
-            for file in sorted(folder.glob(f"{above}/{inside}{path}.py")):
-                place = file.parents[path.count("/") + (1 if inside else 0)].relative_to(folder)
-                if not any(part.startswith(".") or part.endswith("-packages") for part in place.parts):
-                    return f"; it is in {legible(str(place))}: run the command there"
-    return ""
+def refuse_absent(name: str, folder: Path, environment: UserEnvironment) -> None:
+    """Raise BadInputError if an environment has to be created, although it won't contain the missing application."""
+    module = name.partition(":")[0]
+    files = [folder / requirement.removeprefix("-r ") for requirement in environment.requirements]
+    if not files or is_here(module, folder):
+        return
+    top, place = module.partition(".")[0], elsewhere(module, folder)
+    may_be_installed = have_own_packages(files) or (not place and mentions(top, files))
+    if hides_others(top, folder) or not may_be_installed:
+        problem = f"{name.rstrip(':')}: there is no {module.replace('.', '/')}.py here or in src: {EXPECTED}"
+        raise BadInputError("; ".join(filter(None, [problem, place])))
 
 
-def _remedy(problem: str, python: str, folder: Path) -> str:
+def _remedy(problem: str, name: str, python: str, folder: Path) -> str:
     """Return what to do about a package that is missing in the application's environment."""
     if missing := re.search(r"No module named '([\w.]+)'", problem):
         package = missing[1].partition(".")[0]
+        if place := right_place(name, package, folder):
+            return place
         how = "list it in requirements.txt or pyproject.toml"  # of which the bench makes an environment
         if python == sys.executable and (folder / "setup.py").is_file():
             how = "create .venv, for example with python3 -m venv .venv && .venv/bin/pip install -e ."
         elif python != sys.executable and not Path(python).is_relative_to(DIRECTORY):
             how = f"install it there, for example with {python} -m pip install {package}"
-        return f"; {python} has no package {package}: {how}, activate its environment, or pass --python PATH"
-    cause = known_cause(problem)
-    return f"; {cause}" if cause else ""
+        return f"{python} has no package {package}: {how}, activate its environment, or pass --python PATH"
+    return known_cause(problem)
 
 
 class Deployment(NamedTuple):
@@ -184,6 +196,18 @@ class Deployment(NamedTuple):
     is_optional: bool = False  # whether it is compared only if it is installed
     least_python: tuple[int, int] = (3, 9)
     framework: str = ""  # the only framework whose applications it runs; empty: any
+    patched_by: str = ""  # the package that an application has to be patched by; empty: any
+    has_threads: bool = False  # whether it needs the threads of the standard library
+    also: tuple[str, ...] = ()  # further packages that it needs
+
+    def runs(self, application: Application) -> bool:
+        """Return whether it runs applications with this framework and these patches."""
+        is_hindered = self.has_threads and application.patched_by != ""
+        return (
+            self.framework in ("", application.framework)
+            and self.patched_by in ("", application.patched_by)
+            and not is_hindered
+        )
 
     @property
     def requirement(self) -> str:
@@ -252,6 +276,16 @@ DEPLOYMENTS = (
         "wsgi",
         "gunicorn",
         f"{_GUNICORN} -k gthread --threads {{threads}}",
+        has_threads=True,
+    ),
+    Deployment(
+        "gevent",
+        "Gunicorn with gevent workers",
+        "wsgi",
+        "gunicorn",
+        f"{_GUNICORN} -k gevent",
+        patched_by="gevent",
+        also=("packaging",),
     ),
     Deployment(
         "waitress",
@@ -268,6 +302,7 @@ DEPLOYMENTS = (
         "granian",
         f"{{python}} -m granian --interface wsgi APP FACTORY --workers {{workers}} {_ADDRESS} --log-level warning",
         "--factory",
+        has_threads=True,
     ),
     Deployment(
         "run_app",
@@ -314,7 +349,7 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
     taken = set[str]()
     for kind, name in names.items():
         for each in kinds[kind]:
-            if each.framework not in ("", application.framework):
+            if not each.runs(application):
                 continue
             is_installed = each.module in application.servers
             is_outdated = each.module.partition(".")[0] in application.servers or (
@@ -328,7 +363,9 @@ def deployments_of(application: Application) -> Iterator[Deployment]:
 
 def missing(deployments: Collection[Deployment], servers: Mapping[str, str]) -> list[str]:
     """Return the packages to add for these deployments, such as `gunicorn`."""
-    return list(dict.fromkeys(each.requirement for each in deployments if each.module not in servers))
+    wanted = [(each.module, each.requirement) for each in deployments]
+    wanted += [(package, package) for each in deployments for package in each.also]
+    return list(dict.fromkeys(requirement for module, requirement in wanted if module not in servers))
 
 
 def completed(deployment: Deployment, name: str, application: Application) -> str:

@@ -154,9 +154,6 @@ class LoadTable(RequestTable, frozen=True):
             raise ValueError("time and requests can't be combined; use only one of them")
         if self.arrivals is not None and (self.users or self.pause or self.requests):
             raise ValueError("arrivals replaces users, pause and requests; remove these")
-        if (self.events or self.first) is not None and self.stream is None:
-            key = "first" if self.events is None else "events"
-            raise ValueError(f'{key} needs stream = "sse", "lines" or "chunks"')
         if self.stream is not None and (self.files or self.script or self.task):
             raise ValueError("stream can't be combined with files, script or task")
         driver = DRIVERS.get(self.tool or "")

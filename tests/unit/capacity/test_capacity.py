@@ -131,6 +131,41 @@ def test_refused_limited_wrong_and_late_responses_are_told_apart(golden) -> None
     golden(shown(of_steps(step)[1], "table"))
 
 
+def refusing(*, is_idle: bool = True, keep_alive: bool = True, outcome: str = "refused") -> tuple[Capacity, Result]:
+    """Return the capacity of a server that failed a third of the requests at the highest of three rates."""
+    steps = [step_of(rate) for rate in (8.0, 10.0, 12.0)]
+    for number in range(40):
+        fail(steps[-1].record.requests, number, outcome, "status 503", sender=LOAD)
+    for step in steps:
+        step.record.keep_alive = keep_alive
+        cpu_s = step.record.samples.cpu_s
+        cpu_s[:] = [(0.01 if is_idle else 0.25) * index for index in range(len(cpu_s))]
+    return of_steps(*steps)
+
+
+def test_a_server_that_refuses_requests_while_it_is_idle_has_no_rate_but_a_limit() -> None:
+    one, result = refusing()
+    assert (one.per_s, one.lower_per_s, one.upper_per_s, one.verdict) == (None, None, None, "undecided")
+    (case,) = json.loads(shown(result, "json"))["cases"]
+    assert [reason["code"] for reason in case["reasons"]] == ["refused_while_idle"]
+    sentence = next(iter(conclusion(named([one]))))
+    assert "idle connections" in sentence
+    assert "/s while it used 4 % of a CPU" in sentence
+
+
+def test_a_limit_on_requests_determines_the_rate_if_connections_are_not_kept() -> None:
+    one, _ = refusing(keep_alive=False)
+    assert one.lower_per_s
+    assert any("--limit-concurrency determines its highest rate" in text for text in conclusion(named([one])))
+
+
+@pytest.mark.parametrize("changes", [{"is_idle": False}, {"outcome": "wrong"}])
+def test_a_busy_server_and_wrong_responses_have_another_cause(changes: dict) -> None:
+    one, _ = refusing(**changes)
+    assert one.lower_per_s
+    assert not any("--limit-concurrency" in text for text in conclusion(named([one])))
+
+
 def test_a_goal_whose_metric_is_unknown_is_missed() -> None:
     step = step_of(goals=("cpu < 1s",))
     for number in range(len(places(step.record.requests, with_open=True))):

@@ -1,8 +1,11 @@
 """Errors whose cause lies outside the code that raises them."""
 
+import json
+
 import pytest
 
 from under_siege.host.known_causes import known_cause
+from under_siege.host.managed_process import last_error, last_line
 
 OUTPUTS = {
     "RuntimeError: asyncio.run() cannot be called from a running event loop": "while its event loop runs",
@@ -47,3 +50,26 @@ def test_a_refused_connection_counts_only_if_it_led_to_the_last_exception() -> N
     assert "Redis" in known_cause(f"{key}{redis}")
     assert "Redis" in known_cause(refused)
     assert "raise --timeout" in known_cause(f"[CRITICAL] WORKER TIMEOUT (pid:8)\n{key}")
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "app.py", line 3\n{}'
+REDIS = "redis.exceptions.ConnectionError: Error 111 connecting to localhost:6379. Connection refused."
+LOGS = {
+    "structlog": {"event": "failed", "level": "error", "exception": TRACEBACK.format(REDIS)},
+    "structlog, structured": {
+        "event": "failed",
+        "exception": [{"exc_type": "ConnectionError", "exc_value": REDIS.partition(": ")[2], "frames": []}],
+    },
+    "python-json-logger": {"message": "failed", "exc_info": TRACEBACK.format(REDIS)},
+    "loguru": {"text": f"12:00 | ERROR | failed\n{TRACEBACK.format(REDIS)}\n", "record": {"level": {"name": "ERROR"}}},
+}
+
+
+@pytest.mark.parametrize("library", LOGS)
+def test_an_error_in_a_json_log_has_the_cause_and_the_exception_of_a_plain_one(library: str) -> None:
+    before, after = json.dumps({"event": "started"}), json.dumps({"event": "stopping"})
+    output = f"{before}\n{json.dumps(LOGS[library])}\n{after}\n"
+    assert "where Redis usually does" in known_cause(output)
+    assert last_error(output).endswith("ConnectionError: Error 111 connecting to localhost:6379. Connection refused.")
+    assert last_line(output) == "its last line: stopping"
+    assert last_error('{"event": "started"}\n{not JSON}\n') == known_cause('{"event": "started"}\n[1]\n') == ""

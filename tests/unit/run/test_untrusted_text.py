@@ -75,6 +75,7 @@ def test_replacing_invisible_characters_keeps_numbers_line_ends_and_printable_te
     assert record.server_said.count("\n") == 1
     assert record.title.count("\n") == 0
     assert legible("naïve café 日本語 🙂") == "naïve café 日本語 🙂"
+    assert legible("\u26a0\ufe0f 404 a\ufe0f") == "\u26a0 404 a\ufffd"  # the style of an emoji changes no text
     assert made_legible({"a\x1b": ["\u202e", 1, ("x",)]}) == {"a\ufffd": ["\ufffd", 1, ("x",)]}
 
 

@@ -166,7 +166,7 @@ WRONG = {  # keys of [load], and the words of the error that matter
     STREAM
     + 'first = "choices[0"': "load.first = 'choices[0': expected a path such as choices.0.delta.content, or a reg",
     STREAM + "first = '/(/'": "load.first = '/(/': expected a regular expression between slashes",
-    'first = "n"': "first needs stream",
+    'first = "n"': "load.first needs load.stream: sse, lines or chunks",
     STREAM + 'task = "primes"': "stream",
 }
 

@@ -108,6 +108,7 @@ def test_a_requirements_file_becomes_the_environment_to_which_the_servers_are_ad
 ) -> None:
     application("shop:app", "wsgi")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
+    (tmp_path / "shop.py").touch()
     targets = written().targets
     assert {target.requirements for target in targets} == {("-r requirements.txt",)}
     added = {target.name: target.additions for target in targets}
@@ -117,6 +118,13 @@ def test_a_requirements_file_becomes_the_environment_to_which_the_servers_are_ad
         "waitress": ("waitress",),
         "granian": ("granian",),
     }
+
+
+def test_a_missing_module_is_named_before_its_packages_are_installed(application, tmp_path: Path) -> None:
+    application("shop:app", "wsgi")
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    with pytest.raises(BadInputError, match=r"^shop:app: there is no shop.py here or in src"):
+        suite_of(["shop:app"])
 
 
 def test_a_slow_import_gives_servers_more_time_to_start(application, written) -> None:
@@ -187,3 +195,13 @@ def test_only_the_applications_of_sanic_are_compared_on_its_own_server() -> None
     assert "sanic" in names
     assert names.index("uvicorn") < names.index("sanic")
     assert "sanic" not in [each.name for each in deployments_of(described(framework="fastapi", servers=installed))]
+
+
+def test_an_application_without_real_threads_is_compared_on_servers_that_need_none(application) -> None:
+    application("shop:app", "wsgi", patched_by="gevent", servers={"gunicorn": "25"})
+    suite = suite_of(["shop:app"])
+    additions = {target.name: target.additions for target in suite.targets}
+    assert additions == {"sync": (), "gevent": ("packaging",), "waitress": ("waitress",)}
+    assert any("such as gthread and Granian, were left out" in note for note in suite.application.notes)
+    eventlet = described("shop:app", "wsgi", patched_by="eventlet")
+    assert [each.name for each in deployments_of(eventlet)] == ["sync", "waitress"]
