@@ -1,5 +1,6 @@
 """Find the modules of a user's project by their files, without importing them."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,15 @@ from under_siege.record.files import read_limited
 _ROOTS = ("", "src")  # folders of a project from which servers import
 _MOST_BYTES = 1_000_000
 _SETTINGS = re.compile(r"""DJANGO_SETTINGS_MODULE["'\]]*\s*[,=]\s*["']([\w.]+)["']""")
+_APPLICATION = re.compile(
+    r"^(\w*app|application|api)\s*(?::[^=\n]+)?=\s*[\w.]*"
+    r"(?:[Aa]pp|[Aa]pplication|API|Flask|Starlette|Litestar|Quart|Sanic|Bottle)\("
+    r"|^(?:async )?def ((?:create|make|get|build|init)_app)\(",
+    re.MULTILINE,
+)
+_USUAL = ("main", "app", "asgi", "wsgi")  # names of modules with applications
+_OTHER_CODE = ("tests", "test", "docs", "examples", "migrations", "venv", "env", "build")
+_MOST_FILES = 2000
 
 
 def is_in(place: Path, module: str) -> bool:
@@ -58,6 +68,52 @@ def right_place(name: str, package: str, folder: Path) -> str:
         if inside[0] == package:
             return f"{package} is in {'/'.join(['..'] * count)}: run the command there for {'.'.join(inside)}.{name}"
     return ""
+
+
+def name_in_package(name: str, folder: Path) -> str:
+    """Say where to run the command, and for which name, if this folder is a package, as relative imports require."""
+    place = folder.resolve()
+    inside = [place.name]
+    while (place / "__init__.py").is_file() and (place.parent / "__init__.py").is_file():
+        place = place.parent
+        inside.insert(0, place.name)
+    above = "/".join([".."] * len(inside))
+    return f"this folder is a package: run the command in {above} for {'.'.join(inside)}.{name}"
+
+
+def likely_application(folder: Path) -> str:
+    """Say which application this folder or one below it probably has, or return an empty string."""
+    files = (file for depth in range(4) for file in sorted(folder.glob(f"{'*/' * depth}*.py")))
+    found = [each for file in itertools.islice(files, _MOST_FILES) for each in _application_in(file, folder)]
+    if not found:
+        return ""
+    place, name = min(found, key=lambda each: (each[0].parts, _is_unusual(each[1]), each[1].count(".")))
+    return f"this folder has {name}" if place == Path() else f"{legible(str(place))} has {name}: run the command there"
+
+
+def _is_unusual(name: str) -> bool:
+    return name.partition(":")[0].rpartition(".")[2] not in _USUAL
+
+
+def _application_in(file: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the folder, relative to this one, from which a file is imported, and module:name of its application."""
+    parts = file.relative_to(folder).with_suffix("").parts
+    is_other = any(part.startswith((".", "test_")) or part.endswith(("-packages", "_modules")) for part in parts)
+    if is_other or not {*parts}.isdisjoint(_OTHER_CODE) or not all(part.isidentifier() for part in parts[-1:]):
+        return
+    try:
+        source = _APPLICATION.search(read_limited(file, most_bytes=_MOST_BYTES).decode(errors="replace"))
+    except (OSError, ValueError):
+        return
+    if source is None:
+        return
+    count = len(parts) - 1  # of the folders from which it is not imported
+    while count > 0 and folder.joinpath(*parts[:count], "__init__.py").is_file():
+        count -= 1
+    above = parts[: count - 1] if count and parts[count - 1] == "src" else parts[:count]
+    module = ".".join(part for part in parts[count:] if part != "__init__")
+    if module:
+        yield Path(*above), legible(f"{module}:{source[1] or source[2]}")
 
 
 def django_application(file: Path) -> str:
