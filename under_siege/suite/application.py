@@ -96,9 +96,9 @@ class Application(msgspec.Struct, frozen=True):
         return min(found, key=lambda path: path.count("/"), default=None)
 
     def work(self) -> list[tuple[str, str]]:
-        """Return the routes except the health check; first those with GET that need no parameters."""
+        """Return the routes except the health check; first those with GET that need no parameters and end no login."""
         routes = [route for route in self.routes if route != ("GET", self.ping())]
-        return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET"))
+        return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET", _ends_login(route[1])))
 
     def is_copy_of_sources_in(self, folder: Path) -> bool:
         """Return whether its module was imported from an installed copy, although the folder has the sources."""
@@ -122,6 +122,10 @@ def pattern_of(route: str) -> str:
 
 def has_parameters(path: str) -> bool:
     return re.search(r"[{<(\[*]|/:|/\^", path) is not None
+
+
+def _ends_login(path: str) -> bool:
+    return re.search(r"(log|sign)-?_?(out|off)", path, re.IGNORECASE) is not None
 
 
 def is_requestable(path: str) -> bool:
@@ -199,6 +203,8 @@ def _remedy(problem: str, name: str, python: str, folder: Path) -> str:
         return f"{python} has no package {package}: {how}, activate its environment, or pass --python PATH"
     if "relative import with no known parent" in problem:
         return name_in_package(name, folder)
+    if "application in this module" in problem or "application was found in this module: name it" in problem:
+        return likely_application(folder)
     return known_cause(problem)
 
 

@@ -1,6 +1,7 @@
 """Find the modules of a user's project by their files, without importing them."""
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ _APPLICATION = re.compile(
 )
 _USUAL = ("main", "app", "asgi", "wsgi")  # names of modules with applications
 _OTHER_CODE = ("tests", "test", "docs", "examples", "migrations", "venv", "env", "build")
-_MOST_FILES = 2000
+_MOST_FOLDERS, _DEEPEST = 500, 3  # limits of a search
 
 
 def is_in(place: Path, module: str) -> bool:
@@ -44,8 +45,7 @@ def elsewhere(module: str, folder: Path) -> str:
     for above in ("*", "*/*"):
         for place in sorted(folder.glob(above)):
             shown = place.relative_to(folder)
-            is_code = not any(part.startswith(".") or part.endswith(("-packages", "_modules")) for part in shown.parts)
-            if is_code and any(hides_others(module, place / root) for root in _ROOTS):
+            if all(map(_is_code, shown.parts)) and any(hides_others(module, place / root) for root in _ROOTS):
                 return f"it is in {legible(str(shown))}: run the command there"
     return ""
 
@@ -83,12 +83,24 @@ def name_in_package(name: str, folder: Path) -> str:
 
 def likely_application(folder: Path) -> str:
     """Say which application this folder or one below it probably has, or return an empty string."""
-    files = (file for depth in range(4) for file in sorted(folder.glob(f"{'*/' * depth}*.py")))
-    found = [each for file in itertools.islice(files, _MOST_FILES) for each in _application_in(file, folder)]
+    found = [each for file in _sources(folder) for each in _application_in(file, folder)]
     if not found:
         return ""
     place, name = min(found, key=lambda each: (each[0].parts, _is_unusual(each[1]), each[1].count(".")))
     return f"this folder has {name}" if place == Path() else f"{legible(str(place))} has {name}: run the command there"
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """Yield the files of a project that may have an application, at most three folders below this one."""
+    for place, names, files in itertools.islice(os.walk(folder), _MOST_FOLDERS):
+        depth = len(Path(place).relative_to(folder).parts)
+        names[:] = sorted(filter(_is_code, names)) if depth < _DEEPEST else []
+        yield from (Path(place, file) for file in sorted(files) if file.endswith(".py") and _is_code(file))
+
+
+def _is_code(name: str) -> bool:
+    is_other = name.startswith((".", "test_")) or name.endswith(("-packages", "_modules"))
+    return not is_other and name.removesuffix(".py") not in _OTHER_CODE
 
 
 def _is_unusual(name: str) -> bool:
@@ -98,9 +110,6 @@ def _is_unusual(name: str) -> bool:
 def _application_in(file: Path, folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the folder, relative to this one, from which a file is imported, and module:name of its application."""
     parts = file.relative_to(folder).with_suffix("").parts
-    is_other = any(part.startswith((".", "test_")) or part.endswith(("-packages", "_modules")) for part in parts)
-    if is_other or not {*parts}.isdisjoint(_OTHER_CODE) or not all(part.isidentifier() for part in parts[-1:]):
-        return
     try:
         source = _APPLICATION.search(read_limited(file, most_bytes=_MOST_BYTES).decode(errors="replace"))
     except (OSError, ValueError):
@@ -112,7 +121,7 @@ def _application_in(file: Path, folder: Path) -> Iterator[tuple[Path, str]]:
         count -= 1
     above = parts[: count - 1] if count and parts[count - 1] == "src" else parts[:count]
     module = ".".join(part for part in parts[count:] if part != "__init__")
-    if module:
+    if parts[-1].isidentifier() and module:
         yield Path(*above), legible(f"{module}:{source[1] or source[2]}")
 
 
