@@ -23,7 +23,7 @@ from under_siege.lesson.claims import HOLDS, NOT_HERE, UNDECIDED, QuestionResult
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
-from under_siege.run.figures import figures
+from under_siege.run.chart_selection import figures
 from under_siege.show.case_names import CaseNames, in_plain_words, in_words, short
 from under_siege.show.conditions import facts_of_machine
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
