@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from under_siege.judge.tool_totals import ToolTotals
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
 from under_siege.judge.estimators import (
     FEWEST_ANSWERS,
@@ -39,6 +38,7 @@ from under_siege.judge.estimators import (
     waits_in_growing_queue,
 )
 from under_siege.judge.stream_statistics import StreamStatistics
+from under_siege.judge.tool_totals import ToolTotals
 from under_siege.record.case import Case, Value
 from under_siege.record.record import Record
 from under_siege.record.requests import CHECK, LOAD, LONE_PING, LOST, PING
