@@ -66,7 +66,7 @@ def run_drill(
                 total_s, is_announced = (time.monotonic() - began_s) / count * total, True
                 session.watcher.say(f"{total} incidents take {in_words(total_s, total_s)}")
 
-    paths = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(PACKAGE / "drill" / "task"), *filter(None, [os.environ.get("PYTHONPATH")])]
     with environment_variable("PYTHONPATH", os.pathsep.join(paths)):  # for drill_task
         return run_session(plan, reporting, work)
 

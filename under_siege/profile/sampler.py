@@ -45,7 +45,7 @@ _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_OWN_SERVERS = ("servers/", "suites/", "under_siege/subprocess_scripts/drill_task")
+_OWN_SERVERS = ("servers/", "suites/", "under_siege/drill/task/")
 _OWN_TASKS = {*BUILTIN_TASKS, is_prime.__name__}  # functions in common/task.py
 _PYTHON = {"", ".py", ".pyw", ".pyx"}
 _PERMISSION = (
