@@ -26,12 +26,12 @@ from under_siege.load.pings import QUIET_S, probing, probing_alone
 from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.after_load import pending, watch_drain, watch_new_processes
-from under_siege.measure.duration import Length
 from under_siege.measure.load_run import LoadRun, run_ceiling
 from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import suite_command
 from under_siege.measure.session import Session
+from under_siege.measure.siege_length import Length
 from under_siege.measure.warm_up import (
     REQUESTS_ON_A_CONNECTION,
     RequestReplays,
