@@ -194,9 +194,9 @@ def _text(measured: ResultView, metric: str, summary: Summary) -> str:
     case = summary.case
     figure = measured.figure(metric, " ".join([case.server, *(str(value) for _, value in case.values)]))
     text = figure.text.replace("more than ", "> ")
-    if metric != "rate" or figure.value is None or figure.low is None or figure.high is None:
+    if metric != "rate" or figure.value is None:
         return text
-    return formatting.with_margin(text, figure.value, (figure.high - figure.low) / 2)
+    return formatting.with_margin(text, figure.value, figure.low, figure.high)
 
 
 CAPACITY_COLUMNS = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")  # bars have no heading
