@@ -229,9 +229,10 @@ class Round:
         """Return how long some of the requests waited."""
         return waits_in_growing_queue(rows) if self.overload else waits(rows)
 
-    def response_s(self, percent: float) -> float | None:
-        """Return a percentile of the response times."""
-        return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
+    @property
+    def response_times(self) -> Waits | ToolTotals:
+        """Return what is known about the response times: those of each request, or what the tool reports in total."""
+        return self.totals if self.totals else self.responses
 
     @cached_property
     def ping_rows(self) -> Rows:
