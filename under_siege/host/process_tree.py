@@ -57,6 +57,13 @@ def stat(pid: int) -> list[bytes]:
     return read_proc(f"{pid}/stat").rpartition(b")")[2].split()
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return whether the process has a handler for this signal, or waits for it, instead of ending or ignoring it."""
+    status = read_proc(f"{pid}/status")
+    masks = (status.partition(name)[2].split(maxsplit=1)[:1] for name in (b"\nSigBlk:", b"\nSigCgt:"))
+    return any(int(mask, 16) >> (number - 1) & 1 for found in masks for mask in found)
+
+
 def pids_with_variable(name: str, value: str) -> list[int]:
     """Return the ids of all processes that started with this value of the variable and have a readable environment."""
     wanted = f"{name}={value}".encode()

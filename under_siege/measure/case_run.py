@@ -40,7 +40,7 @@ from under_siege.measure.warm_up import (
     warm_up,
 )
 from under_siege.record.case import Case
-from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
 from under_siege.suite.expected_response import Expectation, Files
 
@@ -73,7 +73,7 @@ class CaseRun:
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
-        record.mix = self._mix()
+        record.mix = self.expected.sent_mix()
         record.is_screening = self.is_screening
         record.stream, record.text_events = self.expected.read_as
         try:
@@ -87,15 +87,6 @@ class CaseRun:
             record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
-
-    def _mix(self) -> list[SentRequest]:
-        """Return the requests of a mix, or an empty list if all requests are equal."""
-        if self.expected.mix is None:
-            return []
-        return [
-            SentRequest(each.request.method, path, each.status, round(each.task_s, 6))
-            for path, each in self.expected.mix.requests
-        ]
 
     async def _measure_ceiling(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.session.tool.driver.name
@@ -117,14 +108,14 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
-            if replay and spec.keep_alive:  # fail before the load
+            if replay and spec.load.keep_alive:  # fail before the load
                 twice = replace(replay, in_a_row=2)
                 await server.while_alive(verify(http, server, self.expected, self.case.users, twice))
             load_run = LoadRun(self.session.tool, spec, self.record)
             async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
-                    asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
+                    asked = replace(replay, in_a_row=in_a_row if spec.load.keep_alive else 1) if replay else None
                     return server.explaining(verify(http, server, self.expected, self.case.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
@@ -173,8 +164,9 @@ class CaseRun:
     def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
         files, users = self.expected.files, self.case.users
         paths = tuple((Files.path(load.path, name), size) for name, size in files.sizes.items()) if files else ()
-        return replace(
-            LoadSpec.of(load, users),
+        return LoadSpec(
+            load,
+            users,
             time_s=length.end_s,
             url=server.url + (paths[0][0] if paths else load.path),
             paths=paths,

@@ -164,7 +164,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
-    specs = [LoadSpec.of(load, users) for load, users in loads]
+    specs = [LoadSpec(load, users, time_s=0.0, url=load.path) for load, users in loads]
     driver, choice = _driver(plan, specs)
     result.tool_choice = made_legible(choice)
     if result.tool_choice:

@@ -24,6 +24,7 @@ from under_siege.suite.module_files import elsewhere, hides_others, is_here, rig
 
 _NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
+_FIRST_WINS = ("fastapi", "starlette", "django", "tornado")  # frameworks that take the first route that fits
 IMPORT_LIMIT_S = 120.0
 EXPECTED = "expected the module:name of an application, such as shop.main:app"
 _LONGEST_PROBLEM = 400  # maximum number of characters
@@ -63,11 +64,20 @@ class Application(msgspec.Struct, frozen=True):
     patched_by: str = ""  # the package that replaces threads by its own, such as gevent
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
-        """Return the function that answers a request, or None if it is unknown or not the only one."""
+        """Return the function that answers a request, or None if it is unknown or not the only one.
+
+        A route with this path precedes those with parameters, unless the framework takes the first route that fits.
+        """
         path = path.partition("?")[0]
         known = [(route.partition("?")[0], each) for (name, route), each in self._answers() if name == method]
-        exact = [each for route, each in known if route == path]
-        found = dict.fromkeys(exact or [each for route, each in known if re.fullmatch(pattern_of(route), path)])
+        fitting = [(route, each) for route, each in known if route == path or re.fullmatch(pattern_of(route), path)]
+        exact = next((number for number, (route, _) in enumerate(fitting) if route == path), None)
+        if exact is not None:
+            fitting = fitting[: exact + 1] if self.framework in _FIRST_WINS else fitting[exact : exact + 1]
+        found = dict.fromkeys(each for _, each in fitting)
+        if not found and self.framework == "django" and method != "GET":  # a function gets all methods
+            answers = self.function_of("GET", path)
+            return answers if answers and not answers.is_method else None
         return next(iter(found)) if len(found) == 1 else None
 
     def _answers(self) -> Iterator[tuple[tuple[str, str], RouteFunction | None]]:

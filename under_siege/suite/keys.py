@@ -217,11 +217,14 @@ class ServerTable(_Table, frozen=True):
     ready_within: Seconds | None = None
     warm_up: WarmUpValue | None = None
     prepare: Command = Command()
+    reload: Command = Command()
     headers: Headers = {}
 
     def __post_init__(self) -> None:
         if not self.url and not self.command:
             raise ValueError('expected a url, or a command such as "uvicorn app:app --port {port}"')
+        if self.reload and not self.command:
+            raise ValueError("reload needs a command, because drill reloads only servers that it starts")
         if self.path and self.ceiling:
             raise ValueError(
                 "a ceiling gets the same requests as the server that it is compared with; remove path or ceiling"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from under_siege.load.body_rule import BYTES
+from under_siege.load.body_rule import ANY
 from under_siege.load.request import PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
 from under_siege.record.case import Case, Value
 from under_siege.record.result import MovedRoute, Required
@@ -55,6 +55,7 @@ class Target:
     needs: tuple[str, ...] = ()  # programs and services
     ready_within_s: float | None = None  # None: the value of the suite
     prepare: tuple[str, ...] = ()  # command to run in the target's environment before its first start
+    reload: tuple[str, ...] = ()  # command that reloads the server; empty: SIGHUP does
     headers: tuple[tuple[str, str], ...] = ()  # headers required in each correct response
     warm_up: WarmUp | None = None  # None: the value of the suite
     requests_path: str = ""  # empty: the path of the suite
@@ -128,8 +129,11 @@ class Suite:
 
     @property
     def finds_rule(self) -> bool:
-        """Return whether the responses decide how they are compared, because neither a file nor an option says it."""
-        return self.is_from_options and self.expect.rule == BYTES
+        """Return whether the responses decide how they are compared, because neither a file nor an option says it.
+
+        The fields that the user ignores are ignored beside those that differ.
+        """
+        return self.is_from_options and self.expect.rule.mode != ANY
 
     def right_statuses(self) -> set[int]:
         """Return the statuses of correct responses."""

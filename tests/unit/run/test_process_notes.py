@@ -171,6 +171,20 @@ def test_there_is_no_sentence_if(what: str) -> None:
     assert sentences_on(*MISSING[what]()) == []
 
 
+def remarks_on(*records: Record) -> list[str]:
+    (conclusion,) = view(summarize(result_of(list(records)))).headline
+    return list(conclusion.remarks)
+
+
 def test_the_conclusion_says_it_too() -> None:
-    (conclusion,) = view(summarize(result_of([crowded([3, 22], 1.0, 1.0, has_ceiling=False)]))).headline
-    assert any(remark.startswith("3 of 25 users") for remark in conclusion.remarks)
+    remarks = remarks_on(crowded([3, 22], 1.0, 1.0, has_ceiling=False))
+    assert any(remark.startswith("3 of 25 users shared") for remark in remarks)
+
+
+def test_the_conclusion_names_the_case_if_there_are_several() -> None:
+    servers = [("one", [3, 22]), ("two", [12, 13]), ("three", [4, 21]), ("four", [2, 23])]
+    remarks = remarks_on(*(crowded(users, 1.0, 1.0, has_ceiling=False, server=server) for server, users in servers))
+    about = [remark for remark in remarks if "users shared" in remark]
+    assert len(about) == 2
+    assert all(remark.startswith(("With one, ", "With three, ", "With four, ")) for remark in about)
+    assert "1 more note on processes: see below the table." in remarks
