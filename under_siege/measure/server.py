@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import aiohttp
 import psutil
 
 from common.options import default_port
@@ -38,11 +37,9 @@ from under_siege.host.ports import (
 from under_siege.host.process_tree import descendants
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.load.http_client import HttpResponse, fetch
-from under_siege.load.jobs import fetch_job
-from under_siege.load.request import MixedRequest, Request, filled
-from under_siege.load.simulated_user import SimulatedUser
-from under_siege.load.streams import BROKEN, fetch_stream
+from under_siege.load.request import filled
+from under_siege.load.streams import BROKEN
+from under_siege.measure.bench_user import BenchUser
 from under_siege.measure.plan import Plan
 from under_siege.measure.server_command import Start, start_of
 from under_siege.paths import HOST
@@ -73,7 +70,7 @@ class Server:
         self.load_url = self.url + self.plan.load_of(self.case).path
         self.folder = self.start.own_folder if self.start else ""
         self.limit_s = self.plan.targets[self.case.server].ready_within_s or self.plan.suite.ready_within_s
-        self._user = SimulatedUser()  # who sends the requests of the bench itself
+        self.user = BenchUser(self.plan.load, self.url, self.load_url)
         self.begin()
 
     def begin(self) -> None:
@@ -201,42 +198,6 @@ class Server:
         elif status == 0 and not error and self.age_s() < self.limit_s:
             said += "; if it runs in the background, configure it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
-
-    async def set_up(self, session: aiohttp.ClientSession, number: int = 1) -> None:
-        """Let the bench be the user with this number from now on, and send the requests of its setup.
-
-        Raises:
-            CaseFailedError: a request fails.
-        """
-        setup = self.plan.load.setup
-        user = SimulatedUser(number, has_setup=bool(setup))
-        try:
-            await user.set_up(session, self.url, setup)
-        except aiohttp.ClientConnectorError as error:
-            raise CaseFailedError("refused", f"setup: the connection was refused: {error.strerror}") from None
-        self._user = user
-
-    def filled(self, url: str, request: Request) -> tuple[str, Request]:
-        """Return a request of the load with a value for each placeholder, as the user of the bench sends it.
-
-        Raises:
-            CaseFailedError: no answer of the setup contains a value.
-        """
-        sent = self._user.filled(url, request)
-        self._user.hide_secrets()
-        return sent
-
-    async def send_load_request(
-        self, session: aiohttp.ClientSession, limit_s: float, right: bytes = b"", one: MixedRequest | None = None
-    ) -> HttpResponse:
-        """Send a request of the load and return the response; raise the same errors as `fetch`."""
-        load = self.plan.load
-        url, request = (self.url + one.path, one.request) if one else (self.load_url, load.request)
-        url, request = self.filled(url, request)
-        if load.stream:
-            return await fetch_stream(session, url, limit_s, load.stream, request)
-        send = fetch_job if load.posts_jobs else fetch
-        return await send(session, url, limit_s, right, request)
 
     async def stop(self) -> None:
         """Stop the server and all its processes, and check that its port is free again."""

@@ -76,10 +76,10 @@ async def _ready_answer(server: Server, session: aiohttp.ClientSession, limit_s:
     if not load.setup and (load.request.may_be_repeated or load.posts_jobs):
         if load.stream:  # it may be endless
             first = replace(load.stream, most_events=1)
-            url, request = server.filled(server.load_url, load.request)
+            url, request = server.user.filled(server.load_url, load.request)
             return await fetch_stream(session, url, limit_s, first, request)
         # Once the server listens, it may take as long as one task.
-        return await server.send_load_request(session, max(limit_s, LONGEST_TASK_S))
+        return await server.user.send_load_request(session, max(limit_s, LONGEST_TASK_S))
     await must_accept_connections(server.url)
     return None
 
