@@ -9,7 +9,6 @@ import aiohttp
 import psutil
 
 from under_siege.host.docker_run import group_of
-from under_siege.host.known_causes import known_cause
 from under_siege.host.managed_process import LOOK_S, processes
 from under_siege.host.ports import listeners, must_be_its_own, where_it_listens
 from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
@@ -92,7 +91,7 @@ def _not_ready(server: Server, seen: str, refusal: HttpResponse | None) -> CaseF
         )
     where = where_it_listens(server.pid, server.port) if server.pid is not None else ""
     option = "--ready-within 60s" if server.plan.suite.application else "ready_within under [ping]"
-    more = "" if where or known_cause(server.all_stderr()) else f"; if it needs longer, use {option}"
+    more = "" if where or server.output.known_cause() else f"; if it needs longer, use {option}"
     why = seen or f"nothing listens at {server.url}{where}"
     waited_s = max(server.limit_s, server.age_s())  # an accepted request may take longer than the limit
     return CaseFailedError("not_ready", f"not ready within {waited_s:.3g} s: {why}{more}")

@@ -227,7 +227,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     if expected.size_bytes < 0:  # the order of keys differs
         record.answer_bytes = -1
     if expected.stream:
-        record.consumed_iterators = server.consumed_iterators()
+        record.consumed_iterators = server.output.consumed_iterators()
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
