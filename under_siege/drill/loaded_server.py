@@ -443,7 +443,7 @@ async def warm_server(
         processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # the shutdown can be short, because a separate fault tests it
         timeout_s = max(TIMEOUT_S, QUEUED * (record.idle_answer_s or 0.0))
-        users = Users(session, server.load_url, expected, timeout_s, fresh, server.filled)
+        users = Users(session, server.load_url, expected, timeout_s, fresh, server.user.filled)
 
         def context_of(incident: Incident) -> FaultContext:
             incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s

@@ -78,7 +78,7 @@ class MeasuredCase:
     def _bursts(self) -> list[ToolTotals]:
         return [run.totals for run in self.rounds if run.totals]
 
-    def response_s(self, percent: float) -> float | None:
+    def response_percentile_s(self, percent: float) -> float | None:
         """Return a percentile of all responses or, if the tool reports only percentiles, their median over bursts."""
         if bursts := self._bursts:
             return median_of(burst.percentile(percent) for burst in bursts)
@@ -86,7 +86,7 @@ class MeasuredCase:
 
     def longest_response_s(self) -> float | None:
         if bursts := self._bursts:
-            return max(burst.longest_s for burst in bursts) if self.response_s(50) is not None else None
+            return max(burst.longest_s for burst in bursts) if self.response_percentile_s(50) is not None else None
         return self.responses.longest_s()
 
     def memory_bytes(self) -> int | None:

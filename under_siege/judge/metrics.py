@@ -23,23 +23,18 @@ _EVENT_TOLERANCE_S = 0.010  # users don't notice smaller differences between str
 
 def _response_metric(percent: int, meaning: str, **shown: Any) -> Metric:
     def of_round(corrected: CorrectedRound, run: Round) -> list[float | None]:
-        seconds = run.response_s(percent)
+        seconds = run.response_times.percentile(percent)
         return [seconds and seconds * corrected.times]
-
-    def at_least(run: Round) -> float | None:
-        if run.totals:
-            return run.totals.percentile(percent)
-        return run.responses.at_least_s(percent)
 
     return Metric(
         f"response_p{percent}_s",
         TIME,
-        lambda case, _: case.response_s(percent),
+        lambda case, _: case.response_percentile_s(percent),
         meaning,
         f"p{percent}",
         percent=percent,
         of_round=of_round,
-        at_least=at_least,
+        at_least=lambda run: run.response_times.at_least_s(percent),
         **shown,
     )
 

@@ -56,11 +56,12 @@ MUCH_LONGER = 1.25  # a siege that is longer than another one by this factor may
 class Round:
     """A record, and the ceiling of the same or the nearest round (None if no ceiling was measured)."""
 
-    def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
+    def __init__(self, record: Record, ceilings: Sequence[Round] = (), too_short_s: float = 0.0) -> None:
+        """Compute the statistics; `too_short_s` is the longest siege of the same case that was too short for a rate."""
         self.record = record
         self.case = record.case
         self.load_s = record.load_s or 0.0
-        self.too_short_s = 0.0  # length of the longest siege of the same case that was too short for a rate
+        self.too_short_s = too_short_s
         nearest = min(
             ceilings, key=lambda run: (run.rate.per_s is None, abs(run.record.round - record.round)), default=None
         )
@@ -229,9 +230,10 @@ class Round:
         """Return how long some of the requests waited."""
         return waits_in_growing_queue(rows) if self.overload else waits(rows)
 
-    def response_s(self, percent: float) -> float | None:
-        """Return a percentile of the response times."""
-        return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
+    @property
+    def response_times(self) -> Waits | ToolTotals:
+        """Return what is known about the response times: those of each request, or what the tool reports in total."""
+        return self.totals if self.totals else self.responses
 
     @cached_property
     def ping_rows(self) -> Rows:
@@ -362,16 +364,21 @@ def _leak_bytes(run: Round) -> float | None:
 def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
     """Yield the rounds of each case and of each ceiling, ordered by load, work and server number."""
     ordered = sorted(((record.case, record) for record in records), key=lambda pair: (_order(*pair), pair[1].round))
-    ceilings = {id(record): Round(record) for _, record in ordered if record.is_ceiling}
-    cases: dict[Case, list[Round]] = {}
+    cases: dict[Case, list[Record]] = {}
     for case, record in ordered:
-        above = [ceiling for ceiling in ceilings.values() if ceiling.case.covers(case)]
-        cases.setdefault(case, []).append(ceilings.get(id(record)) or Round(record, above))
-    for rounds in cases.values():
-        short_s = [run.load_s for run in rounds if run.own_rate.per_s is None and not run.record.failure]
-        for run in rounds:
-            run.too_short_s = max(short_s, default=0.0)
-    yield from cases.values()
+        cases.setdefault(case, []).append(record)
+    ceilings = {
+        case: _rounds_of([record for record in found if record.is_ceiling], []) for case, found in cases.items()
+    }
+    for case, found in cases.items():
+        above = [run for other, rounds in ceilings.items() if other.covers(case) for run in rounds]
+        yield ceilings[case] + _rounds_of([record for record in found if not record.is_ceiling], above)
+
+
+def _rounds_of(records: Sequence[Record], ceilings: Sequence[Round]) -> list[Round]:
+    rounds = [Round(record, ceilings) for record in records]
+    short_s = [run.load_s for run in rounds if run.own_rate.per_s is None and not run.record.failure]
+    return [Round(record, ceilings, max(short_s)) for record in records] if short_s else rounds
 
 
 def _order(case: Case, record: Record) -> tuple[object, ...]:

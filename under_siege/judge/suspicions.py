@@ -477,7 +477,7 @@ def timer(measured: Round, _: Evidence) -> str | None:
     """
     waited_s, checks_s = _usual_wait_s(measured), measured.checks.duration_s[measured.checks.good]
     cause = next((cause for least_s, most_s, cause in KNOWN_TIMERS if least_s <= (waited_s or 0.0) <= most_s), None)
-    used_s, p95_s = measured.server_cpu_s(), measured.response_s(95)
+    used_s, p95_s = measured.server_cpu_s(), measured.response_times.percentile(95)
     asked_s = float(measured.totals.took_s.sum()) if measured.totals else measured.load_s
     if waited_s is None or cause is None or len(checks_s) < FEWEST_CHECKS or used_s is None or not asked_s:
         return None
@@ -497,7 +497,7 @@ def _usual_wait_s(measured: Round) -> float | None:
 
     The mean includes delays by the tool and by other programs, so return None if these are large.
     """
-    p50_s, totals = measured.response_s(50), measured.totals
+    p50_s, totals = measured.response_times.percentile(50), measured.totals
     if p50_s is not None or not totals or not measured.completed or is_busy(measured) or starved_generator(measured):
         return p50_s
     return float(measured.record.users * totals.took_s.sum() / totals.attempts)

@@ -41,6 +41,10 @@ class ToolTotals:
         columns = {50: self.columns.p50_s, 95: self.columns.p95_s, 99: self.columns.p99_s}
         return median_of(columns.get(int(percent), []))
 
+    def at_least_s(self, percent: float) -> float | None:
+        """Return a percentile; tools that report totals report no lower bound of a percentile."""
+        return self.percentile(percent)
+
     @property
     def longest_s(self) -> float:
         """Return the longest response time, or 0 if the tool does not report it."""

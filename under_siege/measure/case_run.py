@@ -201,7 +201,7 @@ class CaseRun:
                 await watching.enter_async_context(monitor)
             driven = load_run.drive(self.length, self.session.watcher.answer_came)
             await server.while_alive(driven)
-        record.gil_enabled_by = server.gil_enabled_by()
+        record.gil_enabled_by = server.output.gil_enabled_by()
         if self.is_screening:
             server.grace_s = SCREENING_GRACE_S
             return None

@@ -459,7 +459,7 @@ async def _answers(
     """
     async with client() as session, running(plan, case, None, services) as server:
         await server.while_alive(until_ready(server, session))
-        await server.while_alive(server.set_up(session))
+        await server.while_alive(server.user.set_up(session))
         found = []
         for one in wanted:
             times, answers = list[float](), list[HttpResponse]()
@@ -482,13 +482,13 @@ async def _answers(
         for one, answers in may_vary:
             answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
         if differs_by_user(plan.load_of(case)):
-            await server.while_alive(server.set_up(session, 2))
+            await server.while_alive(server.user.set_up(session, 2))
             for one, (answers, _) in zip(wanted, found, strict=True):
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
         async with client() as session, running(plan, case, None, services) as server:
             await server.while_alive(until_ready(server, session))
-            await server.while_alive(server.set_up(session))
+            await server.while_alive(server.user.set_up(session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     return found
@@ -502,7 +502,7 @@ async def _for_another_agent(plan: Plan, server: Server, session: aiohttp.Client
         return None
     request = replace(load.request, headers=(*load.request.headers, ("User-Agent", _OTHER_AGENT)))
     with contextlib.suppress(CaseFailedError, aiohttp.ClientError):
-        return await server.send_load_request(session, LONGEST_REFERENCE_S, one=MixedRequest(path, request))
+        return await server.user.send_load_request(session, LONGEST_REFERENCE_S, one=MixedRequest(path, request))
     return None
 
 
@@ -536,7 +536,7 @@ async def _answer(
     try:
         async with asyncio.timeout(LONGEST_REFERENCE_S + GRACE_S):  # a stream can last longer than each wait in it
             named = wanted if wanted.path else None
-            answer = await server.send_load_request(session, LONGEST_REFERENCE_S, right, named)
+            answer = await server.user.send_load_request(session, LONGEST_REFERENCE_S, right, named)
     except TimeoutError:
         option = "--events 100" if plan.suite.application else "events = 100 under [load]"
         why = f"the stream did not end within {LONGEST_REFERENCE_S:.0f} s; to read only the first events, use {option}"

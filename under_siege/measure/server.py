@@ -12,21 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import aiohttp
 import psutil
 
 from common.options import default_port
 from under_siege.host.docker_run import Container, contained
-from under_siege.host.known_causes import known_cause
 from under_siege.host.limits import Group, Limits, limited, must_fit
 from under_siege.host.managed_process import (
     CALM_LOOK_S,
     GRACE_S,
     ManagedProcess,
-    Tail,
     how_it_ended,
-    last_error,
-    last_line,
     until,
 )
 from under_siege.host.ports import (
@@ -38,13 +33,12 @@ from under_siege.host.ports import (
 from under_siege.host.process_tree import descendants
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.load.http_client import HttpResponse, fetch
-from under_siege.load.jobs import fetch_job
-from under_siege.load.request import MixedRequest, Request, filled
-from under_siege.load.simulated_user import SimulatedUser
-from under_siege.load.streams import BROKEN, fetch_stream
+from under_siege.load.request import filled
+from under_siege.load.streams import BROKEN
+from under_siege.measure.bench_user import BenchUser
 from under_siege.measure.plan import Plan
 from under_siege.measure.server_command import Start, start_of
+from under_siege.measure.server_output import ServerOutput
 from under_siege.paths import HOST
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record
@@ -73,15 +67,14 @@ class Server:
         self.load_url = self.url + self.plan.load_of(self.case).path
         self.folder = self.start.own_folder if self.start else ""
         self.limit_s = self.plan.targets[self.case.server].ready_within_s or self.plan.suite.ready_within_s
-        self._user = SimulatedUser()  # who sends the requests of the bench itself
+        self.user = BenchUser(self.plan.load, self.url, self.load_url)
         self.begin()
 
     def begin(self) -> None:
         """Start the server, again if it has been stopped; raise CaseFailedError if its command can't be started."""
         self.started_s = time.monotonic()
         self.started = _begun(self.start) if self.start else None
-        self.stderr = Tail(self.started.stderr) if self.started else None
-        self.stdout = Tail(self.started.stdout) if self.started else None
+        self.output = ServerOutput(self.started)
         # A command with its own address may start the server on another machine, for example with ssh. `process` is the
         # main process, or None if it is unknown.
         self.process = psutil.Process(self.started.pid) if self.started and self.port is not None else None
@@ -144,31 +137,9 @@ class Server:
         except CaseFailedError as failed:
             if failed.code not in ("error_answer", "not_ready", "refused_request", BROKEN):
                 raise
-            if not await until(lambda: bool(self._error_and_cause()), STDERR_LIMIT_S):
+            if not await until(lambda: bool(self.output.error_and_cause()), STDERR_LIMIT_S):
                 raise
-            raise CaseFailedError(failed.code, f"{failed}; {self._error_and_cause()}") from None
-
-    def _error_and_cause(self) -> str:
-        said = self.all_stderr()
-        error, cause = last_error(said), known_cause(said)
-        return "; ".join(filter(None, [error and f"the last error on stderr: {error}", cause]))
-
-    def gil_enabled_by(self) -> str:
-        """Return the module that enabled the GIL, according to free-threaded Python's warning, or an empty string."""
-        warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self.all_stderr())
-        return warning[1] if warning else ""
-
-    def consumed_iterators(self) -> str:
-        """Return which iterators Django reads to their end before it sends them, according to its warning, or nothing.
-
-        They are `synchronous` under ASGI, or `asynchronous` under WSGI.
-        """
-        warning = re.search(r"StreamingHttpResponse must consume (\w+) iterators", self.all_stderr())
-        return warning[1] if warning else ""
-
-    def all_stderr(self) -> str:
-        """Return the last part of stderr."""
-        return self.stderr.all_kept() if self.stderr else ""
+            raise CaseFailedError(failed.code, f"{failed}; {self.output.error_and_cause()}") from None
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
         """Check that the server stays alive for `for_s` seconds.
@@ -183,60 +154,22 @@ class Server:
 
     async def _death(self) -> CaseFailedError:
         assert self.started is not None
-        assert self.stderr is not None
-        stderr, process = self.stderr, self.started
-        await stderr.read_to_end()
+        process = self.started
+        await self.output.read_to_end()
         status = process.reap()
         if process.supervisor.is_lost():
             return CaseFailedError("died", "the supervisor of the server was killed, perhaps by the server")
-        error = last_error(self.all_stderr())
-        quoted = last_line(stderr.text(), self.stdout.text() if self.stdout else "")
+        error, quoted = self.output.last_error(), self.output.last_line()
         if missing := re.search(r"ModuleNotFoundError: No module named '([\w]+)", error or quoted):
             return CaseFailedError("missing_package", _why_missing(self.plan, self.case, missing[1]))
         said = f"; {quoted}"
         if error and error not in said:  # a parent process, such as gunicorn's, prints more after the traceback
             said += f"; its last error: {error}"
-        if cause := known_cause(self.all_stderr()):
+        if cause := self.output.known_cause():
             said += f"; {cause}"
         elif status == 0 and not error and self.age_s() < self.limit_s:
             said += "; if it runs in the background, configure it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
-
-    async def set_up(self, session: aiohttp.ClientSession, number: int = 1) -> None:
-        """Let the bench be the user with this number from now on, and send the requests of its setup.
-
-        Raises:
-            CaseFailedError: a request fails.
-        """
-        setup = self.plan.load.setup
-        user = SimulatedUser(number, has_setup=bool(setup))
-        try:
-            await user.set_up(session, self.url, setup)
-        except aiohttp.ClientConnectorError as error:
-            raise CaseFailedError("refused", f"setup: the connection was refused: {error.strerror}") from None
-        self._user = user
-
-    def filled(self, url: str, request: Request) -> tuple[str, Request]:
-        """Return a request of the load with a value for each placeholder, as the user of the bench sends it.
-
-        Raises:
-            CaseFailedError: no answer of the setup contains a value.
-        """
-        sent = self._user.filled(url, request)
-        self._user.hide_secrets()
-        return sent
-
-    async def send_load_request(
-        self, session: aiohttp.ClientSession, limit_s: float, right: bytes = b"", one: MixedRequest | None = None
-    ) -> HttpResponse:
-        """Send a request of the load and return the response; raise the same errors as `fetch`."""
-        load = self.plan.load
-        url, request = (self.url + one.path, one.request) if one else (self.load_url, load.request)
-        url, request = self.filled(url, request)
-        if load.stream:
-            return await fetch_stream(session, url, limit_s, load.stream, request)
-        send = fetch_job if load.posts_jobs else fetch
-        return await send(session, url, limit_s, right, request)
 
     async def stop(self) -> None:
         """Stop the server and all its processes, and check that its port is free again."""
@@ -323,4 +256,4 @@ async def _stop(server: Server, record: Record | None, *, has_failed: bool) -> N
     finally:
         if record is not None:
             record.stop_s = time.monotonic() - began_s
-            record.server_said = server.stderr.text() if server.stderr else ""
+            record.server_said = server.output.text()

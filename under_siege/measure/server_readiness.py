@@ -9,7 +9,6 @@ import aiohttp
 import psutil
 
 from under_siege.host.docker_run import group_of
-from under_siege.host.known_causes import known_cause
 from under_siege.host.managed_process import LOOK_S, processes
 from under_siege.host.ports import listeners, must_be_its_own, where_it_listens
 from under_siege.load.http_client import HttpResponse, fetch, must_accept_connections
@@ -76,10 +75,10 @@ async def _ready_answer(server: Server, session: aiohttp.ClientSession, limit_s:
     if not load.setup and (load.request.may_be_repeated or load.posts_jobs):
         if load.stream:  # it may be endless
             first = replace(load.stream, most_events=1)
-            url, request = server.filled(server.load_url, load.request)
+            url, request = server.user.filled(server.load_url, load.request)
             return await fetch_stream(session, url, limit_s, first, request)
         # Once the server listens, it may take as long as one task.
-        return await server.send_load_request(session, max(limit_s, LONGEST_TASK_S))
+        return await server.user.send_load_request(session, max(limit_s, LONGEST_TASK_S))
     await must_accept_connections(server.url)
     return None
 
@@ -92,7 +91,7 @@ def _not_ready(server: Server, seen: str, refusal: HttpResponse | None) -> CaseF
         )
     where = where_it_listens(server.pid, server.port) if server.pid is not None else ""
     option = "--ready-within 60s" if server.plan.suite.application else "ready_within under [ping]"
-    more = "" if where or known_cause(server.all_stderr()) else f"; if it needs longer, use {option}"
+    more = "" if where or server.output.known_cause() else f"; if it needs longer, use {option}"
     why = seen or f"nothing listens at {server.url}{where}"
     waited_s = max(server.limit_s, server.age_s())  # an accepted request may take longer than the limit
     return CaseFailedError("not_ready", f"not ready within {waited_s:.3g} s: {why}{more}")

@@ -191,7 +191,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     """
     pong = await server.while_alive(until_ready(server, session))
     record.ready_s = server.age_s()
-    await server.while_alive(server.set_up(session))
+    await server.while_alive(server.user.set_up(session))
     asked_s = server.age_s()
     count = min(MOST_VERIFIED, len(expected.mix.requests)) if expected.mix else 1
     for _ in range(count):
@@ -227,7 +227,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     if expected.size_bytes < 0:  # the order of keys differs
         record.answer_bytes = -1
     if expected.stream:
-        record.consumed_iterators = server.consumed_iterators()
+        record.consumed_iterators = server.output.consumed_iterators()
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
@@ -275,7 +275,7 @@ async def _encoding_for_browsers(
     is_asked = expected.stream or expected.request.may_be_repeated  # the load opens the same stream many times
     if expected.mix or expected.files or expected.of_a_job or not is_asked:
         return None
-    url, sent = server.filled(server.load_url, expected.request)
+    url, sent = server.user.filled(server.load_url, expected.request)
     others = [header for header in sent.headers if header[0].lower() != ACCEPT_ENCODING]
     request = replace(sent, headers=(*others, ("Accept-Encoding", BROWSERS)))
     try:
@@ -328,7 +328,7 @@ async def verify(
     url, expected = expected.for_request(server.load_url)
     limit_s = expected.timeout_s(users)
     method = "POST" if expected.of_a_job else expected.request.method
-    sent_url, request = server.filled(url, expected.request)
+    sent_url, request = server.user.filled(url, expected.request)
     try:
         if replay is not None:
             answer = await replay.ask(sent_url, limit_s, expected.number)

@@ -91,12 +91,12 @@ def diagnosed(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.profile.other_work > LARGEST_OTHER_WORK:
         others = formatting.share(diagnosis.profile.other_work)
         headline = f"Uncertain, because other processes used {others} of the CPUs: {headline[0].lower()}{headline[1:]}"
-    lines = [f"{headline} ({diagnosis.samples} samples).", *(_place(spot, diagnosis) for spot in spots[:2])]
+    lines = [f"{headline} ({diagnosis.threads.samples} samples).", *(_place(spot, diagnosis) for spot in spots[:2])]
     if spots and (entry := spots[0].entry):
         lines.append(f"Called from {_definition(entry)}.")
     elif spots and (cause := diagnosis.cause_of(spots[0])):
         lines.append(f"Caused by {_definition(cause)}: {cause.source}")
-    if diagnosis.loop_processes:
+    if diagnosis.threads.loop_processes:
         shares = (f"{name} {_percent(diagnosis.loop_shares[key])}" for key, name in LOOP_SHARES.items())
         lines.append(f"event loop: {', '.join(shares)}")
     return [*lines, advice] if advice else lines
@@ -170,7 +170,7 @@ LEAST_LOCKED_SHARE = 0.3  # locks are reported if threads wait for them for at l
 
 def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     spots = diagnosis.thread_hotspots
-    threads = diagnosis.threads
+    threads = diagnosis.thread_count
     busy = _percent(diagnosis.threads_busy)
     at_locks = [spot for spot in spots if spot.state == LOCK]
     waiting = sum(spot.wall for spot in at_locks) / threads
@@ -195,7 +195,7 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
             f"{diagnosis.profile.users} users share {threads} threads: raise the limit, or use an async library "
             "(docs/questions/04-forty-threads.md).",
         )
-    if diagnosis.loop_processes:
+    if diagnosis.threads.loop_processes:
         return "Nothing blocks the event loop", spots, ""
     workers = f"Each of {threads} workers was" if threads > 1 else "The only worker was"
     return f"{workers} busy {busy} of the time, with one request at a time", spots, ""
@@ -203,10 +203,11 @@ def _finding_in_threads(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
 
 def _place(spot: Hotspot, diagnosis: Diagnosis) -> str:
     """Return a line such as `89 %  shop/report.py:23  render  CPU-bound, holds the GIL  38 ms per request`."""
-    processes = len(diagnosis.loop_processes) if spot.stacks[0] in diagnosis.on_loop else diagnosis.threads
+    threads = diagnosis.threads
+    count = len(threads.loop_processes) if spot.stacks[0] in threads.loop else diagnosis.thread_count
     per_request_s = diagnosis.per_request_s(spot)
     cost = f"  {formatting.seconds(per_request_s)} per request" if per_request_s < float("inf") else ""
-    return f"{_percent(spot.wall / processes):>5}  {spot.frame.place}  {spot.frame.name}  {spot.how}{cost}"
+    return f"{_percent(spot.wall / count):>5}  {spot.frame.place}  {spot.frame.name}  {spot.how}{cost}"
 
 
 def _percent(share: float) -> str:
@@ -223,7 +224,7 @@ _Box = tuple[bool, str, float, float, int]  # whether it is application code, la
 def flame_graph(diagnosis: Diagnosis) -> Chart:
     """Draw a flame graph from top to bottom; the width of a box is its share of the time in which threads were busy."""
     # Stacks that occur only in the CPU and GIL passes have no width.
-    busy = [stack for stack in [*diagnosis.busy_on_loop, *diagnosis.in_threads] if stack.wall]
+    busy = [stack for stack in [*diagnosis.threads.busy_loop, *diagnosis.threads.own] if stack.wall]
     stacks = [(list(_folded(stack.frames)), stack.wall) for stack in busy]
     boxes = [
         {"is_own": is_own, "name": name, "from": left, "to": left + width, "level": level}
@@ -232,7 +233,7 @@ def flame_graph(diagnosis: Diagnosis) -> Chart:
     ]
     x = quantity("from", scale={"domain": [0, 1]}, axis=None)
     place = {"x": x, "x2": {"field": "to"}, "y": {"field": "level", "type": "ordinal", "axis": None}}
-    loop = _loop_shares(diagnosis) if diagnosis.loop_processes else []
+    loop = _loop_shares(diagnosis) if diagnosis.threads.loop_processes else []
     activities = [share["activity"] for share in loop]
     scale, legend = {"domain": activities, "range": _COLOURS}, {"orient": "top", "columns": 2}
     own = {"condition": {"test": "datum.is_own", "value": "var(--wait)"}, "value": "var(--grid)"}

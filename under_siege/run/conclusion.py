@@ -132,6 +132,17 @@ class _Candidate:
         return sum(times.least_p99 for times in (self.summary.first_event_s, self.summary.gap_s) if times)
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The recommended case, and the cases that were compared for it."""
+
+    fast: Sequence[_Candidate]  # about as fast as the fastest
+    preferred: Sequence[_Candidate]
+    perhaps_faster: Sequence[_Candidate]  # without a rank
+    chosen: _Candidate | None = None
+    alike: Sequence[_Candidate] = ()  # those of the same kind that are as good, including `chosen`
+
+
 class _SameLoad:
     """The cases of one load, from which one is recommended."""
 
@@ -154,9 +165,9 @@ class _SameLoad:
         # Streams last as long as their events take, so users often limit the rate; the gaps still differ.
         self._shared_limit, self._limit_of_streams = ("", limit) if self._has_streams else (limit, "")
         self._alpha = rank_level(len(candidates), comparison.looks)
-        self._chosen: _Candidate | None = None
-        self._alike: list[_Candidate] = []
-        self._choose()
+        slower = [candidate for candidate in self._sound if candidate not in self._first]
+        self._slower = sorted(slower, key=lambda candidate: -candidate.rate.log)
+        self._choice = self._choose()
 
     def _candidate(self, comparison: Comparison, index: int) -> _Candidate | None:
         summary = comparison.cases[index]
@@ -179,27 +190,25 @@ class _SameLoad:
             kind=kind,
         )
 
-    def _choose(self) -> None:
-        """Find the recommended case, if there is one, and those that are as good and of the same kind.
+    def _choose(self) -> _Choice:
+        """Return the recommended case, if there is one, and those that are as good and of the same kind.
 
         Among the fastest cases, prefer short pings, then no change of the code, then the least memory if it is known.
 
         Among the fastest servers of streams, prefer those whose users wait least for the first event and in a gap,
         then the least memory. Gaps alone would favour servers that let most streams wait.
         """
-        slower = [candidate for candidate in self._sound if candidate not in self._first]
-        self._slower = sorted(slower, key=lambda candidate: -candidate.rate.log)
         best = max((candidate.possible_log for candidate in self._first), default=0.0)
-        self._fast = [candidate for candidate in self._first if candidate.possible_log >= best + ABOUT_AS_FAST]
+        fast = [candidate for candidate in self._first if candidate.possible_log >= best + ABOUT_AS_FAST]
         if self._has_streams:
-            shortest_s = min((candidate.longest_wait_s for candidate in self._fast), default=0.0)
+            shortest_s = min((candidate.longest_wait_s for candidate in fast), default=0.0)
             most_s = shortest_s + METRICS["gap_p99_s"].tolerance
-            self._preferred = [candidate for candidate in self._fast if candidate.longest_wait_s <= most_s]
+            preferred = [candidate for candidate in fast if candidate.longest_wait_s <= most_s]
         else:
-            quick = [candidate for candidate in self._fast if candidate.keeps_pings_short]
+            quick = [candidate for candidate in fast if candidate.keeps_pings_short]
             # Short health checks are worth a change of the code even if the route is perhaps somewhat slower then.
             changed = [each for each in self._first if each.keeps_pings_short and each.changes_code]
-            self._preferred = quick or changed or self._fast
+            preferred = quick or changed or fast
         # The cases without a rank whose rate is higher than that of every `ok` case, significantly or not. They are
         # `unclear`, or `suspect` only because the load tool left them too little CPU time. Nothing is much faster than
         # a case whose rate is near the ceiling.
@@ -207,16 +216,17 @@ class _SameLoad:
         if any(candidate.is_near_ceiling for candidate in self._first):
             fastest = math.inf
         others = (*self._unclear, *self._understated)
-        self._perhaps_faster = [each for each in others if each.rate.log > fastest + math.log1p(ACCURACY)]
-        if not self._fast or self._shared_limit or self._perhaps_faster:
-            return
-        easy = [candidate for candidate in self._preferred if not candidate.changes_code] or self._preferred
+        perhaps_faster = [each for each in others if each.rate.log > fastest + math.log1p(ACCURACY)]
+        if not fast or self._shared_limit or perhaps_faster:
+            return _Choice(fast, preferred, perhaps_faster)
+        easy = [candidate for candidate in preferred if not candidate.changes_code] or preferred
         is_known = _have_known_memory(easy)
         chosen = min(easy, key=lambda candidate: (candidate.memory_bytes if is_known else 0, candidate.ping_s))
         kind = self._kind_of(chosen)
         is_only_kind = all(self._kind_of(candidate) == kind for candidate in self._sound)
-        alike = [candidate for candidate in self._preferred if self._kind_of(candidate) == kind]
-        self._chosen, self._alike = chosen, alike if kind and not is_only_kind else [chosen]
+        alike = [candidate for candidate in preferred if self._kind_of(candidate) == kind]
+        alike = alike if kind and not is_only_kind else [chosen]
+        return _Choice(fast, preferred, perhaps_faster, chosen, alike)
 
     def _kind_of(self, candidate: _Candidate) -> object:
         """Return the kind of a strategy or, for servers without a known kind, their number of workers."""
@@ -229,15 +239,14 @@ class _SameLoad:
             remarks = [*_of_waiting_requests(summary), *_of_stutter(summary), *self._of_processes()]
             remarks += self._left_out()
             return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
-        if self._chosen is None:
+        if (chosen := self._choice.chosen) is None:
             remarks = [*self._fastest_verified(), *self._of_processes(), *self._left_out()]
             return Answer(None, self._headline(), (), remarks)
-        case, facts = self._chosen.summary.case, self._facts(self._chosen)
-        return Answer(case, self._headline(), facts, [*self._remarks(self._chosen)])
+        return Answer(chosen.summary.case, self._headline(), self._facts(chosen), [*self._remarks(chosen)])
 
     def one_line(self) -> Answer:
         load = self._names.load(self._summaries[0].case)
-        chosen = self._chosen
+        chosen = self._choice.chosen
         if chosen is None:
             return Answer(None, f"{load}: {without_capital(self._headline())}")
         facts = [chosen.throughput, *([f"gaps {chosen.gaps}"] if chosen.summary.gap_s else [])]
@@ -247,8 +256,8 @@ class _SameLoad:
         return Answer(chosen.summary.case, f"{load}: use {self._class_of(chosen)}: {', '.join(facts)}{because}.")
 
     def _headline(self) -> str:
-        if self._chosen is not None:
-            return f"Use {self._class_of(self._chosen)}."
+        if (chosen := self._choice.chosen) is not None:
+            return f"Use {self._class_of(chosen)}."
         if self._shared_limit:
             return self._shared_limit
         if (
@@ -264,8 +273,8 @@ class _SameLoad:
             if self._is_limited:
                 how = "There was no time for more. Use fewer servers, fewer --users, or short sieges with --time 5s."
             return f"No recommendation: one round can't show how much rates differ by chance. {how}"
-        if self._perhaps_faster:
-            best = max(self._perhaps_faster, key=lambda candidate: candidate.rate.log)
+        if self._choice.perhaps_faster:
+            best = max(self._choice.perhaps_faster, key=lambda candidate: candidate.rate.log)
             if best in self._understated:
                 return (
                     f"No recommendation: {best.plain} is faster than measured, {best.throughput}, because generating "
@@ -276,15 +285,16 @@ class _SameLoad:
 
     def _reason(self, chosen: _Candidate) -> str:
         """Return why this case is recommended, not another one that is about as fast."""
-        if self._preferred == self._fast and len(self._fast) == 1:
+        fast, preferred = self._choice.fast, self._choice.preferred
+        if preferred == fast and len(fast) == 1:
             may_be_above = any(candidate.rate.log > chosen.rate.log for candidate in self._unclear) or any(
                 summary.verdict == UNCLEAR and not summary.rate_per_s for summary in self._summaries
             )
             return FASTEST_VERIFIED if may_be_above else FASTEST
-        if len(self._preferred) == 1:
+        if len(preferred) == 1:
             return "its users wait least for events" if self._has_streams else "its health checks are quick"
-        least = _least(chosen, [candidate for candidate in self._preferred if candidate is not chosen])
-        if self._preferred == self._fast:
+        least = _least(chosen, [candidate for candidate in preferred if candidate is not chosen])
+        if preferred == fast:
             return least
         quick = "whose users wait least for events" if self._has_streams else "with quick health checks"
         return f"among the fastest {quick}, {least}"
@@ -294,13 +304,14 @@ class _SameLoad:
 
         Servers of an application have no kind. If they all need the same number of workers, this number is the answer.
         """
-        if len(self._alike) < 2:
+        alike = self._choice.alike
+        if len(alike) < 2:
             return chosen.plain
         if chosen.kind:
-            numbers = listed([candidate.number for candidate in self._alike], word="or")
+            numbers = listed([candidate.number for candidate in alike], word="or")
             return f"{CLASSES[Kind(chosen.kind)]} ({numbers})"
         count = int(chosen.summary.case.get(WORKERS) or 0)
-        return f"{axis(WORKERS).label(count)} ({listed([each.summary.server for each in self._alike], word='or')})"
+        return f"{axis(WORKERS).label(count)} ({listed([each.summary.server for each in alike], word='or')})"
 
     def _facts(self, candidate: _Candidate) -> list[tuple[str, str]]:
         facts = [("throughput", f"{candidate.throughput}{self._compared(candidate)}")]
@@ -347,7 +358,7 @@ class _SameLoad:
             yield formatting.capitalized(limit.partition(": ")[2])
         slower = [candidate for candidate in self._slower if is_worse(candidate.rate, chosen.rate, self._alpha)]
         others = [candidate for candidate in self._sound if candidate is not chosen and candidate not in slower]
-        if ties := [candidate for candidate in others if candidate not in self._alike]:
+        if ties := [candidate for candidate in others if candidate not in self._choice.alike]:
             few = [candidate.name for candidate in ties]
             names = listed(few) if len(ties) <= MOST_TIES else _names([candidate.number for candidate in ties])
             yield f"Not significantly different in throughput: {names}."
@@ -397,7 +408,7 @@ class _SameLoad:
 
     def _of_processes(self) -> Iterator[str]:
         """Yield the sentences about processes that explain figures, first those on the recommended case."""
-        chosen = self._chosen.summary if self._chosen else None
+        chosen = self._choice.chosen.summary if self._choice.chosen else None
         found = [
             (summary, text)
             for summary in sorted(self._summaries, key=lambda summary: summary is not chosen)

@@ -203,20 +203,28 @@ def test_a_long_siege_with_a_long_tail_has_an_unbiased_rate() -> None:
     assert fmean(rate.variance for rate in rates) ** 0.5 == pytest.approx(deviation, rel=0.5)
 
 
+def siege_record(round_: int, load_s: float, draw: Callable[[], float], **changed: object) -> Record:
+    """Return the record of a siege of three users, whose requests have the durations that are drawn."""
+    requests = closed_loop(3, load_s, draw)
+    return structs.replace(record_of("1_sync", round_, users=3), load_s=load_s, requests=requests, **changed)
+
+
 def test_a_siege_without_a_long_request_tells_no_more_than_one_of_the_same_length_with_it() -> None:
     """In 6 s, a siege of a few users may have no long request, so that only its rate would be known."""
-
-    def record(round_: int, load_s: float, draw: Callable[[], float]) -> Record:
-        one = record_of("1_sync", round_, users=3)
-        without(one, LOAD)
-        requests = closed_loop(3, load_s, draw)
-        return structs.replace(one, load_s=load_s, requests=requests)
-
-    short, lucky = record(1, 6.0, long_tail(1)), record(2, 6.5, lambda: 0.2)
+    short, lucky = siege_record(1, 6.0, long_tail(1)), siege_record(2, 6.5, lambda: 0.2)
     assert [run.rate.per_s for run in next(cases_of([lucky]))] == [pytest.approx(15, rel=0.01)]
     assert [run.rate.per_s for run in next(cases_of([short, lucky]))] == [None, None]
-    longer = record(3, 60.0, long_tail(3))
+    longer = siege_record(3, 60.0, long_tail(3))
     assert [run.rate.per_s is None for run in next(cases_of([short, lucky, longer]))] == [True, True, False]
+
+
+def test_a_ceiling_without_a_long_request_is_not_chosen_if_another_one_has_a_rate() -> None:
+    """The ceiling of the same round seems to have a rate, but was too short for it, as the first one shows."""
+    sieges = [(1, 6.0, long_tail(1)), (2, 6.5, lambda: 0.2), (3, 60.0, long_tail(3))]
+    ceilings = [siege_record(*siege, server="bare", is_ceiling=True) for siege in sieges]
+    _, [measured] = cases_of([*ceilings, siege_record(2, 60.0, long_tail(4))])
+    assert measured.ceiling is not None
+    assert measured.ceiling.record is ceilings[2]
 
 
 @pytest.mark.parametrize("takes_s", [0.01, 0.5])

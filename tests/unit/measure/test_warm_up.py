@@ -8,7 +8,9 @@ from plans import plan_of
 
 from common.workers import usable_cpus
 from under_siege.load.http_client import HttpResponse
+from under_siege.load.request import Load
 from under_siege.measure import warm_up
+from under_siege.measure.bench_user import BenchUser
 from under_siege.measure.plan import new_record
 from under_siege.record.record import CaseFailedError, Record
 from under_siege.suite.expected_response import Expectation
@@ -19,7 +21,8 @@ TASK_S = 10.0
 class SingleQueueServer:
     """A simulated server that has a single queue and reports a given number of workers; its task takes no real time."""
 
-    load_url, pid, setup = "http://nowhere/", 4711, ()
+    load_url, pid = "http://nowhere/", 4711
+    user = BenchUser(Load(), load_url, load_url)
 
     def __init__(self, workers: str, named: Callable[[int], str] = "{}/MainThread".format) -> None:
         self.workers, self.named, self.waiting, self.longest, self.requests = workers, named, 0, 0, 0
@@ -29,12 +32,6 @@ class SingleQueueServer:
 
     async def until_ready(self, _server, _session) -> HttpResponse:
         return HttpResponse(200, b"pong", {"x-workers": self.workers})
-
-    async def set_up(self, _session: object) -> None:
-        """Send nothing."""
-
-    def filled(self, url: str, request: object) -> tuple[str, object]:
-        return url, request
 
     async def while_alive(self, work):
         return await work

@@ -142,8 +142,8 @@ def test_a_line_that_waits_for_a_lock_is_listed_separately_from_lines_that_compu
 def test_only_event_loops_of_listening_processes_are_assumed_to_serve_requests() -> None:
     control = (9, "Thread-1 (_run_loop)", [THREAD, LOOP, SELECT], (100, 0, 0))  # an idle loop of a master process
     profile = profile_of(*((pid, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)) for pid in (1, 2)), control)
-    assert Diagnosis(profile).loop_processes == [1, 2]
-    assert Diagnosis(changed(profile, listeners=[1])).loop_processes == [1]
+    assert Diagnosis(profile).threads.loop_processes == [1, 2]
+    assert Diagnosis(changed(profile, listeners=[1])).threads.loop_processes == [1]
 
 
 def test_only_idle_processes_that_accept_connections_are_counted() -> None:
