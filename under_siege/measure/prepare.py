@@ -233,10 +233,11 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
         workers = case.get(WORKERS) if depends_on_workers else None
         first_cases.setdefault((case.server, case.get(REVISION), workers), case)
     failures: list[tuple[str, CaseFailedError]] = []
+    ready_s = 0.0
     for case in first_cases.values():
         watcher.case_begins(f"expected response  {case.server}", 0.0)
         try:
-            answers = await _answers(plan, case, services, watcher, wanted)
+            answers, ready_s = await _answers(plan, case, services, watcher, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
             break
         except CaseFailedError as failed:  # the measurement of the case will fail for the same reason
@@ -245,13 +246,13 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
                 watcher.warn(f"{case.server}: {failed}")  # with what to do, unlike the failure of the measurement
         _stop_if_hopeless(plan, case, failures, len(first_cases))
     if not plan.load.mix:
-        return expectations[0]
+        return replace(expectations[0], ready_s=ready_s)
     requests = [
         (one.path, replace(each, number=number, request=one.request))
         for number, (one, each) in enumerate(zip(wanted, expectations, strict=True))
     ]
     mix = Mix(plan.load.order(plan.seed), requests)
-    return Expectation(b"", max(each.task_s for each in expectations), 0.0, expect.status, mix=mix)
+    return Expectation(b"", max(each.task_s for each in expectations), 0.0, expect.status, mix=mix, ready_s=ready_s)
 
 
 def _stop_if_the_base_fails(plan: Plan, case: Case, failed: CaseFailedError) -> None:
@@ -450,8 +451,10 @@ def _files(plan: Plan) -> Files:
 
 async def _answers(
     plan: Plan, case: Case, services: Services, watcher: ProgressListener, wanted: Sequence[MixedRequest]
-) -> list[tuple[list[HttpResponse], list[float]]]:
-    """Return, for each request, its responses and their durations in seconds; raise CaseFailedError for a wrong status.
+) -> tuple[list[tuple[list[HttpResponse], list[float]]], float]:
+    """Return, for each request, its responses and their durations, and how long the server took to start, in seconds.
+
+    Raise CaseFailedError for a wrong status.
 
     If the responses decide how they are compared, those in JSON are followed by one more after a second, because they
     may contain a clock, and by one of another process, which may have another id. If users send different requests,
@@ -459,6 +462,7 @@ async def _answers(
     """
     async with client() as session, running(plan, case, None, services) as server:
         await server.while_alive(until_ready(server, session))
+        ready_s = server.age_s()
         await server.while_alive(server.user.set_up(session))
         found = []
         for one in wanted:
@@ -491,7 +495,7 @@ async def _answers(
             await server.while_alive(server.user.set_up(session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
-    return found
+    return found, ready_s
 
 
 async def _for_another_agent(plan: Plan, server: Server, session: aiohttp.ClientSession) -> HttpResponse | None:

@@ -8,7 +8,8 @@ from under_siege.measure.plan import Plan, ProgressListener
 from under_siege.measure.siege_length import SHORTEST_SIEGE_S, least_needed_s, most_needed_s, pinged_s, screening_s
 from under_siege.suite.expected_response import Expectation, Expectations
 
-STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of each case
+STARTING_AND_STOPPING_S = 1.5  # assumed time for the start, warm-up and stop of a server that starts quickly
+REQUESTS_BESIDE = 3  # number of requests before and after a siege, one after the other
 LONG_WAIT_S = 40.0  # if all users' first responses take longer in total, a round may take minutes
 CPU_BOUND_SHARE = 0.2  # minimum share of CPU time in a CPU-bound task, even on a busy machine
 
@@ -24,9 +25,14 @@ def round_length_s(
         expected = undisturbed(plan.expected_of(case, expectations))
         longest_s = max(shortest_s, needed_s(case.users, expected))
         least_needed = min(longest_s, max(shortest_s, least_needed_s(case.users, cpus, expected)))
-        least_s += STARTING_AND_STOPPING_S + (plan.load.time_s or least_needed)
-        most_s += STARTING_AND_STOPPING_S + (plan.load.time_s or longest_s)
+        least_s += beside_s(expected) + (plan.load.time_s or least_needed)
+        most_s += beside_s(expected) + (plan.load.time_s or longest_s)
     return least_s, most_s
+
+
+def beside_s(expected: Expectation) -> float:
+    """Return the expected time to start, check and stop a server, in seconds."""
+    return STARTING_AND_STOPPING_S + expected.ready_s + REQUESTS_BESIDE * expected.task_s
 
 
 def undisturbed(expected: Expectation) -> Expectation:
@@ -55,8 +61,8 @@ def say_how_long(
     is_screening = most_s < math.inf and plan.can_be_screened()
     shortest_s, longest_s = round_length_s(plan, server_cpus(), expectations, is_screening=is_screening)
     if most_s == math.inf:
-        sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
-        watcher.say(f"{sieges} {in_words(plan.rounds * shortest_s, plan.rounds * longest_s)}")
+        turns = "1 measurement takes" if plan.turns() == 1 else f"{plan.turns()} measurements take"
+        watcher.say(f"{turns} {in_words(plan.rounds * shortest_s, plan.rounds * longest_s)}")
     elif plan.searched:
         watcher.say(f"searching the best of {len(plan.cases)} settings, up to {most_s:.0f} s in total")
     else:

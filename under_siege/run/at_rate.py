@@ -10,6 +10,7 @@ from under_siege.capacity.step import Offer, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import FAILED
+from under_siege.measure.duration import beside_s, in_words
 from under_siege.measure.plan import new_record
 from under_siege.measure.session import Session
 from under_siege.profile.profile_run import Profiler
@@ -73,8 +74,15 @@ async def _measure_at(per_s: float | None, session: Session) -> None:
         per_s = None if as_is is None else float(f"{SHARE * known[as_is].rate:.1g}")
     if not per_s:
         return
+    total_s = sum(_time_s(per_s) + beside_s(session.expected_of(case)) for case in cases)
+    session.watcher.say(f"{len(cases)} measurements at {per_s:g}/s take {in_words(total_s, total_s)} more")
     for case in cases:
         await _measure_case_at(per_s, case, session)
+
+
+def _time_s(per_s: float) -> float:
+    """Return how long requests arrive at this rate."""
+    return min(LONGEST_S, max(SHORTEST_S, REQUESTS / per_s))
 
 
 def _workers(case: Case) -> int:
@@ -84,7 +92,7 @@ def _workers(case: Case) -> int:
 async def _measure_case_at(per_s: float, case: Case, session: Session) -> None:
     """Send requests that arrive at this rate, and pings; keep the result."""
     expected = session.expected_of(case)
-    time_s = min(LONGEST_S, max(SHORTEST_S, REQUESTS / per_s))
+    time_s = _time_s(per_s)
     due_s = typical_arrivals(max(1, round(per_s * time_s)), [session.plan.seed, 1]) / per_s
     record = new_record(session.plan, case, time_s, 1)
     goals = [f"p99 < {max(1.0, TIMES_TASK * expected.task_s):.3g}s"]

@@ -89,6 +89,7 @@ class Expectation:
     counters: tuple[int, ...] = ()  # which numbers in the body grow with each request, counted from 0
     cycle_s: float = 0.0  # seconds of a user's cycle of requests besides the response, such as its pause
     key_order: KeyOrder | None = None  # None if a suite says how bodies are compared
+    ready_s: float = 0.0  # how long the server that answered took to start; 0 if no server was asked
 
     @property
     def rule(self) -> BodyRule:

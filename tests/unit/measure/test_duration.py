@@ -145,3 +145,12 @@ def test_later_rounds_last_as_long_as_the_previous_one() -> None:
     length = Length(None, 400, COMPUTES)
     length.answer(0, 1.0)
     assert length.more_in_full_s() == 0.0
+
+
+def test_the_announced_duration_includes_slow_starts_and_the_requests_before_a_siege() -> None:
+    plan = plan_of(2.0, 2)
+    usual_s, slow_s = (
+        round_length_s(plan, 2, expectations(plan, Expectation(b"4", task_s, 0.0, ready_s=ready_s)))[1]
+        for task_s, ready_s in ((0.0, 0.0), (2.0, 5.0))
+    )
+    assert slow_s - usual_s == pytest.approx(3 * (5.0 + 3 * 2.0))  # of two servers and the ceiling
