@@ -64,15 +64,16 @@ def init(app: str, out: Path, python: tuple[str, ...], **request: Any) -> None:
 
     APP is the application as module:name, such as shop.main:app.
     """
-    from under_siege.suite.suite_from_application import TargetOptions, generated_suite
+    from under_siege.suite.suite_from_application import TargetOptions, suite_text
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
-    first = generated_suite(app, out, Path.cwd(), TargetOptions(pythons=python, tell=print_error, **request))
+    options = TargetOptions(pythons=python, tell=print_error, **request)
+    text, needed = suite_text(app, out, Path.cwd(), options)
     with contextlib.suppress(OSError):  # `writable` reports the error
         out.parent.mkdir(exist_ok=True)
-    write_atomically(writable(out), first.text.encode())
-    python_option = f" --python {shlex.quote(first.python)}" if first.python else ""
+    write_atomically(writable(out), text.encode())
+    python_option = f" --python {shlex.quote(needed)}" if needed else ""
     click.echo(f"{out} written: check its request and its ping, then run: {INVOCATION} run {out}{python_option}")
 
 

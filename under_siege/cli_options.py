@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -331,12 +331,6 @@ class CommonOptions:
 _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arrivals")
 
 
-_OF_TARGET = (
-    *("path", "method", "body", "ready_within", "ping", "headers", "keep_environment", "stream", "events", "first"),
-    *("status", "ignored", "any_body", "setup", "strategies"),
-)
-
-
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add TARGET, the axes and the options of an application to a command; pass the latter as `target`."""
 
@@ -344,7 +338,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_target_options(**rest: Any) -> None:
         from under_siege.suite.suite_from_application import TargetOptions  # loads packages that --help does not need
 
-        given = {name: rest.pop(name) for name in _OF_TARGET}
+        given = {each.name: rest.pop(each.name) for each in fields(TargetOptions) if each.name in rest}
         tell = _ignored if rest.get("quiet") else print_error
         command(target=TargetOptions(pythons=rest["python"], tell=tell, **given), **rest)
 
@@ -512,13 +506,13 @@ def writable(path: Path, *, is_rewritten: bool = False) -> Path:
     if path.is_dir():
         raise BadInputError(f"{str(path)!r} is a folder; expected a file")
     if is_rewritten and is_pipe(path):
-        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten after every case")
+        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten at the end")
     check_writable(path)
     return path
 
 
 PICTURES = ["timeline", "profile", "throughput", "pings", "streams", "tradeoff", "moments", "memory", "cpu", "heatmap"]
-PICTURES += ["capacity"]
+PICTURES += ["capacity", "processes"]
 ONE_PICTURE = (
     f"Draw one chart (.svg or .png): {', '.join(PICTURES)}, or a metric for each number of users or the like, such as "
     "rate-sweep."

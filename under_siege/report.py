@@ -51,6 +51,7 @@ EXAMPLES = {
     default="table",
     help=f"{', '.join([*FORMATS, *PARTS])}.",
 )
+@click.option("--processes", is_flag=True, help="What each process of a server did, instead of the comparison.")
 @click.option("--picture", type=LazyChoice(picture_names), metavar="NAME", help=ONE_PICTURE)
 @click.option(
     "--aspect", metavar="RATIO", help="Aspect ratio of a chart for a slide, with large text: 16:9, 4:3 or 1:1."
@@ -64,6 +65,7 @@ EXAMPLES = {
 def report(
     result: Path,
     output_format: str,
+    processes: bool,
     picture: str | None,
     aspect: str | None,
     across: str | None,
@@ -81,6 +83,7 @@ def report(
     from under_siege.judge.requirement_check import exit_code_of, require
     from under_siege.record.result import load
     from under_siege.run.matrix import across_view
+    from under_siege.run.processes import view as process_view
     from under_siege.show.chart_file import write_chart
     from under_siege.show.output import print_or_write
 
@@ -91,6 +94,9 @@ def report(
     if across is not None and (picture is not None or output_format not in ACROSS_FORMATS):
         wrong = "--picture" if picture is not None else f"--format {output_format}"
         raise BadInputError(f"--across with {wrong}: expected a table, as --format {' or '.join(ACROSS_FORMATS)}")
+    if processes and (across is not None or output_format in PARTS):
+        wrong = "--across" if across is not None else f"--format {output_format}"
+        raise BadInputError(f"--processes can't be used with {wrong}: use one of them")
     if aspect is not None and picture is None:
         raise BadInputError("--aspect without a chart: expected --picture NAME, too")
     gc.disable()  # a result may have millions of numbers, which slow down garbage collection
@@ -105,7 +111,10 @@ def report(
             print_or_write(across_view(comparison, across), output_format, writable(out) if out else None)
         else:
             is_part = output_format in PARTS
-            view = part_of(measured, output_format) if is_part else view_of(measured, comparison)
+            if processes:
+                view = process_view(comparison)
+            else:
+                view = part_of(measured, output_format) if is_part else view_of(measured, comparison)
             print_or_write(view, "table" if is_part else output_format, writable(out) if out else None, wide=wide)
     sys.exit(exit_code_of(judged))
 

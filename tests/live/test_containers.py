@@ -93,6 +93,7 @@ def test_a_container_is_measured_by_its_own_processes_and_cgroup(docker: dict[st
     assert record.failure is None, ran.stderr
     assert max(record.samples.memory_bytes) > BALLAST_MB * 1e6
     assert record.samples.cpu_s[-1] - record.samples.cpu_s[0] > 0
+    assert [process.is_listening for process in record.processes] == [True]
     assert record.limits is not None
     assert record.limits.cpus == 0.5
     assert record.limits.periods > 0

@@ -11,7 +11,7 @@ from command import invoke
 from conftest import TESTS
 from scripted_server import write_suite
 
-from under_siege.drill import injection, recovery_check
+from under_siege.drill import injection, recovery_check, reload_injection
 from under_siege.drill.faults import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.drill.outcome_summary import FaultOutcome, fault_outcomes
 from under_siege.record.record import Incident
@@ -98,6 +98,95 @@ def test_a_paused_process_loses_no_request_and_goes_on(scripted: dict[str, Fault
     ended_s = [*sorted(rows.ended_s), incident.ended_s]
     assert max(after - before for before, after in itertools.pairwise(ended_s)) > 1.5
     assert incident.has_recovered
+
+
+def stopped(folder: Path, load: str, words: str) -> Outcomes:
+    command = f"'{sys.executable} {TESTS / 'servers' / 'stops.py'} {{port}} {words}'"
+    (folder / "suite.toml").write_text(
+        f'[load]\nusers = 2\n{load}\n[ping]\npath = "/ping"\n[servers.one]\ncommand = {command}\n'
+    )
+    return run_drill(folder, folder / "suite.toml", "stop")
+
+
+ENDLESS = 'path = "/events"\nstream = "sse"\nevents = 3'
+
+
+@pytest.mark.parametrize(("load", "fault"), [("", "stop"), (ENDLESS, "stop_streams")])
+def test_requests_that_were_cut_off_by_the_end_of_the_server_are_counted(load: str, fault: str, tmp_path: Path) -> None:
+    found = stopped(tmp_path, load, "3 1.0")
+    figures = found["one", fault].figures
+    assert [figures[name] for name in ("asked", "answered", "begun_lost", "exit")] == [8, 3, 5, 7]
+    assert figures["exit_s"] >= 1
+    other = found["one", "stop_streams" if fault == "stop" else "stop"]
+    assert other.without == (injection.Need.STREAM if fault == "stop" else injection.Need.WHOLE)
+
+
+def test_clients_of_streams_stay_until_the_server_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server wait for its clients, who would leave a stream after three events without the drill."""
+    monkeypatch.setattr(injection, "STOP_LIMIT_S", 3.0)
+    outcome = stopped(tmp_path, ENDLESS, "0 0 --until-left")["one", "stop_streams"]
+    assert (outcome.figures.get("exit"), outcome.mark) == (None, DEAD)
+
+
+def reload_suite(folder: Path, servers: dict[str, str], more: str = "") -> Path:
+    """Write a suite of servers that replace their worker with these options."""
+    script, suite = TESTS / "servers" / "reloads.py", folder / "suite.toml"
+    tables = (
+        f"[servers.{name}]\ncommand = '{sys.executable} {script} {{port}} {words}'\n{more}\n"
+        for name, words in servers.items()
+    )
+    suite.write_text('[ping]\npath = "/ping"\n' + "".join(tables))
+    return suite
+
+
+@pytest.fixture(scope="module")
+def reloaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FaultOutcome]:
+    folder = tmp_path_factory.mktemp("reloaded")
+    servers = {"clean": "", "loses": "--lose 3", "leaves": "--away 2", "holds": "--hold 60"}
+    found = run_drill(folder, reload_suite(folder, servers), "reload")
+    return {server: outcome for (server, fault), outcome in found.items() if fault == "reload"}
+
+
+def test_a_reload_tells_how_many_requests_were_lost(reloaded: dict[str, FaultOutcome]) -> None:
+    assert [reloaded[name].figures["lost"] for name in ("clean", "loses", "holds")] == [0, 3, 0]
+    assert reloaded["loses"].mark == HURT
+
+
+def test_a_reload_tells_how_long_nobody_answered(reloaded: dict[str, FaultOutcome]) -> None:
+    figures = reloaded["leaves"].figures
+    assert figures["gap_s"] >= 2
+    assert figures["lost"] > 0
+    assert figures["new_s"] >= 2
+    assert reloaded["leaves"].mark == HURT
+
+
+def test_a_reload_tells_how_much_memory_it_needs_at_most(reloaded: dict[str, FaultOutcome]) -> None:
+    added = {name: one.figures["memory_bytes"] - one.figures["memory_before_bytes"] for name, one in reloaded.items()}
+    assert added["holds"] > 50_000_000 > added["clean"]
+
+
+def test_a_reload_tells_when_new_processes_answer(reloaded: dict[str, FaultOutcome]) -> None:
+    """Let the old worker end after the new one began to serve."""
+    for outcome in reloaded.values():
+        assert outcome.figures["new_s"] is not None
+        assert outcome.figures["old_s"] is not None
+
+
+def test_the_command_of_a_suite_reloads_a_server(tmp_path: Path) -> None:
+    found = run_drill(tmp_path, reload_suite(tmp_path, {"one": "--lose 2"}, "reload = 'kill -HUP {pid}'"), "reload")
+    assert found["one", "reload"].figures["lost"] == 2
+
+
+def test_a_server_that_sighup_would_end_is_not_reloaded(tmp_path: Path) -> None:
+    found = run_drill(tmp_path, write_suite(tmp_path, "/slow/0.05"), "reload")
+    assert found["scripted", "reload"].without == injection.NO_RELOAD
+
+
+def test_a_server_that_ignores_its_reload_has_no_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reload_injection, "RELOAD_LIMIT_S", 1.0)
+    found = run_drill(tmp_path, reload_suite(tmp_path, {"one": ""}, "reload = 'true'"), "reload")
+    assert found["one", "reload"].figures["new_s"] is None
+    assert found["one", "reload"].mark == HURT
 
 
 ONE_AT_A_TIME = """

@@ -83,6 +83,19 @@ def test_a_signal_stops_a_run_and_keeps_finished_cases(
     assert "served" in output
 
 
+def test_a_run_that_is_killed_leaves_all_finished_cases_in_its_file(tmp_path: Path) -> None:
+    third_waits = "[ $(grep -c . r.json) = 2 ] && exec sleep 600;"
+    (tmp_path / "suite.toml").write_text(SUITE.replace("BEFORE", third_waits))
+    command = bench_command("run", "suite.toml", "--rounds", "9", "--out", "r.json")
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        look = Look(process.pid, tmp_path / "r.json", "starting")
+        wait_until(look)
+        process.kill()
+    wait_until(lambda: all(map(gone, look.family)))
+    result = load(tmp_path / "r.json")
+    assert [(record.round, record.failure) for record in result.records] == [(1, None), (2, None)]
+
+
 class EndedProcess:
     """A server process that has ended."""
 

@@ -15,7 +15,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from under_siege.capacity.step_metrics import MOST_EXCESS, REPLICATES, Floats, StepMetrics
-from under_siege.judge.goal import Goal
+from under_siege.judge.goal import Goal, goal
+from under_siege.judge.metric import MetricValue
+from under_siege.judge.requirement_check import MISSED, UNDECIDED, Judged, outcome_of
 from under_siege.judge.round_statistics import Round
 from under_siege.record.case import Case
 from under_siege.record.result import Result
@@ -29,7 +31,9 @@ LEAST_PER_S, LEAST_SHARE = 1.0, 0.05  # the lowest rate is the lower of 1/s and 
 MOST_OPEN = 1000  # requests at the same time that a step may have, even if the server keeps up
 MOST_PER_S = 2000.0  # what the load generator can offer
 SPEED_SHARE = 0.6  # share of the scatter of the CPU speed between steps that does not average out
-OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
+OK, FAILED = "ok", "failed"
+# Metrics whose goals don't limit the search: they are requirements for the rate that it finds.
+OF_RATE = ("rate_per_s", "of_ceiling", "streams_per_s")
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,7 @@ class Capacity:
     goals: tuple[Goal, ...]
     steps: list[StepMetrics]  # by rate, without steps in which the load generator was the limit
     limited: StepMetrics | None  # the lowest rate that the load generator could not offer
+    refusing: StepMetrics | None  # the lowest rate at which the server refused requests while it was idle
     saturation_per_s: float | None
     verdict: str  # `failed`, `undecided` (if the lower bound is unknown or the interval exceeds about ±20 %), or `ok`
     failure: str  # why there is no estimate, or an empty string if there is one
@@ -172,6 +177,9 @@ def capacity_of(result: Result, case: Case) -> Capacity:
     steps, failure = search.offered, _failure(search)
     missed, met = [step for step in steps if step.missed], [step for step in steps if not step.missed]
     per_s, lower_per_s, upper_per_s = _estimate(search, met, missed) if not failure else (None, None, None)
+    refusing = next((step for step in missed if step.refuses_while_idle), None)
+    if refusing and refusing.record.keep_alive:  # the rate depends on how many connections clients keep open
+        per_s = lower_per_s = upper_per_s = None
     is_none = lower_per_s is None and bool(steps) and steps[0].per_s <= search.least_per_s
     is_wide = bool(lower_per_s and upper_per_s and upper_per_s > WIDE * lower_per_s)
     verdict = UNDECIDED if is_wide or (lower_per_s is None and not is_none) else OK
@@ -190,6 +198,7 @@ def capacity_of(result: Result, case: Case) -> Capacity:
         goals=search.goals,
         steps=steps,
         limited=search.limited,
+        refusing=refusing,
         saturation_per_s=search.saturation_per_s,
         verdict=verdict,
         failure=failure,
@@ -241,9 +250,29 @@ def capacities_of(result: Result) -> list[Capacity]:
     return [capacity_of(result, case) for case in sorted(cases, key=lambda case: case.sort_key)]
 
 
+def judged(result: Result) -> list[Judged]:
+    """Judge the requirements for the rate that each server sustains."""
+    goals = [goal(each.text) for each in result.requirements]
+    return [_judged(each, capacity) for each in goals for capacity in capacities_of(result) if each.figure in OF_RATE]
+
+
+def _judged(requirement: Goal, capacity: Capacity) -> Judged:
+    if capacity.verdict == FAILED:
+        return Judged(requirement, capacity, None, MISSED, "it failed")
+    of_ceiling = requirement.figure == "of_ceiling"
+    if of_ceiling and capacity.ceiling_per_s is None:
+        return Judged(requirement, capacity, None, UNDECIDED, "there is no ceiling")
+    unit = capacity.ceiling_per_s or 1.0 if of_ceiling else 1.0
+    upper_per_s = math.inf if capacity.upper_per_s is None else capacity.upper_per_s
+    mean = None if capacity.per_s is None else capacity.per_s / unit
+    known = MetricValue(mean, (capacity.lower_per_s or 0.0) / unit, upper_per_s / unit)
+    outcome = outcome_of(requirement, known)
+    return Judged(requirement, capacity, known, outcome, "search longer, with --time" if outcome == UNDECIDED else "")
+
+
 def exit_code(result: Result) -> int:
-    """Return 1 if any search failed, 3 if none failed but any is undecided, and 0 otherwise."""
-    verdicts = {capacity.verdict for capacity in capacities_of(result)}
-    if FAILED in verdicts:
+    """Return 1 if any search failed or misses a requirement, 3 if anything else is undecided, and 0 otherwise."""
+    found = {capacity.verdict for capacity in capacities_of(result)} | {each.outcome for each in judged(result)}
+    if found & {FAILED, MISSED}:
         return 1
-    return 3 if UNDECIDED in verdicts else 0
+    return 3 if UNDECIDED in found else 0

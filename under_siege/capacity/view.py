@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 
 from under_siege import formatting
 from under_siege.capacity.charts import capacity_chart, latency_chart
-from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of, exit_code
+from under_siege.capacity.estimate import FAILED, Capacity, capacities_of, exit_code, judged
 from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
 from under_siege.judge.metrics import METRICS, OF_STREAMS
+from under_siege.judge.requirement_check import UNDECIDED
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import other_work
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.columns import with_first_text
 from under_siege.show.conditions import began_at, cores, facts, identity, interruption
+from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
@@ -44,15 +46,16 @@ class NamedCapacity(NamedTuple):
 
 def view(result: Result) -> View:
     """Return all that `bench.py capacity` shows."""
-    several, interrupted = named(capacities_of(result)), interruption(result)
+    several, required, interrupted = named(capacities_of(result)), judged(result), interruption(result)
+    requirements = {"requirements": required_as_data(required)} if required else {}
     return View(
         "Capacity",
         [Paragraph(sentence) for sentence in (interrupted,) if sentence]
         + [Paragraph(sentence) for sentence in conclusion(several, result.left_out, is_whole=not interrupted)],
-        [_table(several), _table_of_steps(several)],
+        [_table(several), _table_of_steps(several), required_table(required)],
         footnotes=_footnotes(result, several),
         figures=list(figures(several)),
-        data={**identity(result), "cases": [_as_data(each.capacity) for each in several]},
+        data={**identity(result), "cases": [_as_data(each.capacity) for each in several], **requirements},
         csv=_as_csv(several),
         facts=list(facts(result)),
         made_at=began_at(result),
@@ -124,9 +127,11 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
     if capacity.verdict == FAILED:
         yield f": search failed: {capacity.failure}"
         return
-    if capacity.is_none:
+    if capacity.refusing:
+        yield f": {_refusal(capacity.refusing)}"
+    elif capacity.is_none:
         first = capacity.steps[0]
-        values = [f"{_metric(goal)}: {_text(first, goal.figure)}" for goal in first.missed]
+        values = [f"{_metric(goal)}: {_text(first, goal.figure, goal.request)}" for goal in first.missed]
         yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
@@ -142,14 +147,25 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         )
 
 
+def _refusal(step: StepMetrics) -> str:
+    """Return why a server that was idle refused requests, and what this says about its rate."""
+    refused = f"{_share(step.shares['refused'])} of the requests were {OUTCOMES['refused']} at {per_s(step.per_s)}"
+    if step.record.keep_alive:
+        cause = "also counts idle connections, so its highest rate depends on how many connections clients keep open"
+    else:
+        cause = "determines its highest rate"
+    used = formatting.share(step.cpus or 0.0)
+    return f"{refused} while it used {used} of a CPU. A limit such as uvicorn's --limit-concurrency {cause}"
+
+
 def per_s(value: float | None) -> str:
     """Format a rate, such as `41.3/s`, or return a dash if it is None."""
     return NONE if value is None else f"{significant(value)}/s"
 
 
-def _text(step: StepMetrics | None, key: str) -> str:
+def _text(step: StepMetrics | None, key: str, request: str = "") -> str:
     """Format one of `METRICS`; if it is an infinite latency, return the most frequent reason."""
-    value = step.value(key) if step else None
+    value = step.value(key, request) if step else None
     if step is None or value is None:
         return NONE
     if math.isinf(value):
@@ -169,7 +185,9 @@ def _metric(goal: Goal) -> str:
 def _first_missed(capacity: Capacity) -> str:
     """Describe the goal that is missed first, such as `p99: 1.4 s at 20.3/s`."""
     step, goal = capacity.first_missed, capacity.breaks
-    return f"{_metric(goal)}: {_text(step, goal.figure)} at {per_s(step.per_s)}" if step and goal else "none"
+    if step is None or goal is None:
+        return "none"
+    return f"{_metric(goal)}: {_text(step, goal.figure, goal.request)} at {per_s(step.per_s)}"
 
 
 def _sustained(capacity: Capacity) -> str:
@@ -305,6 +323,13 @@ def _texts(goals: Sequence[Goal]) -> list[str]:
     return [goal.text for goal in goals]
 
 
+def _reasons(capacity: Capacity) -> Iterator[tuple[str, str]]:
+    if capacity.failure:
+        yield "failed", capacity.failure
+    elif capacity.refusing:
+        yield "refused_while_idle", _refusal(capacity.refusing)
+
+
 def _as_data(capacity: Capacity) -> dict[str, Any]:
     """Return the JSON object of a server and task. Don't rename the keys, because programs read them."""
     nearest = capacity.nearest_step
@@ -316,7 +341,7 @@ def _as_data(capacity: Capacity) -> dict[str, Any]:
         "python": capacity.case.python,
         "parameters": capacity.case.parameters,
         "verdict": capacity.verdict,
-        "reasons": [{"code": "failed", "message": capacity.failure}] if capacity.failure else [],
+        "reasons": [{"code": code, "message": message} for code, message in _reasons(capacity)],
         "capacity_per_s": {"holds": capacity.lower_per_s, "fails": capacity.upper_per_s},
         "estimate_per_s": capacity.per_s,
         "saturation_per_s": capacity.saturation_per_s,

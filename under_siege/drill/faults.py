@@ -1,13 +1,14 @@
 """List all faults: what each one does, which servers it applies to, and how its outcome is shown and marked."""
 
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from under_siege import formatting
-from under_siege.drill import injection, job_injection
-from under_siege.drill.incident_metrics import Figures, under_load, with_recovery
+from under_siege.drill import injection, job_injection, reload_injection
+from under_siege.drill.incident_metrics import Figures, under_load, with_gap, with_recovery
 from under_siege.drill.injection import ELSEWHERE, Need
-from under_siege.drill.loaded_server import FaultContext
+from under_siege.drill.loaded_server import USERS, FaultContext
 from under_siege.judge.metrics import METRICS
 from under_siege.record.record import Incident
 
@@ -27,7 +28,7 @@ class Fault:
     name: str
     heading: str
     description: str
-    columns: tuple[Column, Column]
+    columns: tuple[Column, ...]
     inject: Callable[[FaultContext], Awaitable[None]]
     mark: Callable[[Figures], str] = lambda _: UNMARKED
     measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
@@ -46,6 +47,7 @@ MOST_LOST_BY_A_KILLED_WORKER = 1.0  # the request that the worker was running
 LEFT_DEAD, LEFT_OK = 0.05, 0.3
 MOST_WASTED_CPU = 0.5  # tasks that use at most this share of their full CPU time count as cancelled
 TASKS_LONGER = 2.0  # maximum number of other tasks that the next request is allowed to wait for
+ENDED_BY_SIGTERM = (0, -signal.SIGTERM)  # uvicorn sends itself the signal once it has shut down
 LATEST_EXIT_S = 6.0  # graceful-shutdown period of a server, and one second in which it exits
 
 
@@ -69,17 +71,30 @@ def _mark_pause(figures: Figures) -> str:
     return OK if is_fine else HURT
 
 
+def _mark_reload(figures: Figures) -> str:
+    """Return OK if no request was lost, no second passed without a response, and new processes answered."""
+    if figures["whole_s"] is None:
+        return _dead(figures)
+    has_new = figures.get("new_s", 0.0) is not None
+    return OK if has_new and not figures["lost"] and (figures["gap_s"] or 0.0) <= QUICK_RECOVERY_S else HURT
+
+
 def _mark_stop(figures: Figures) -> str:
     if figures.get("exit") is None:
         return DEAD
-    return OK if not figures["begun_lost"] and figures.get("exit") == 0 else HURT
+    return OK if not figures["begun_lost"] and figures.get("exit") in ENDED_BY_SIGTERM else HURT
 
 
 def _mark_stop_long(figures: Figures) -> str:
     """Return OK if the server exits in time with status 0; the tasks that it runs never end, so all are lost."""
     if figures.get("exit") is None:
         return DEAD
-    return OK if (figures["exit_s"] or 0.0) <= LATEST_EXIT_S and figures.get("exit") == 0 else HURT
+    return OK if (figures["exit_s"] or 0.0) <= LATEST_EXIT_S and figures.get("exit") in ENDED_BY_SIGTERM else HURT
+
+
+def _mark_stop_streams(figures: Figures) -> str:
+    """Return the mark of a stop with requests that end in time, or with others, as streams do or do not."""
+    return _mark_stop(figures) if figures["ends_in_time"] else _mark_stop_long(figures)
 
 
 def _mark_leave(figures: Figures) -> str:
@@ -142,7 +157,9 @@ def _ping(figures: Figures) -> str:
 
 def _exit(figures: Figures) -> str:
     status = figures.get("exit")
-    return "never" if status is None else f"{status:.0f} in {_time(figures['exit_s'])}"
+    if status is None:
+        return "never"
+    return f"{signal.Signals(-int(status)).name if status < 0 else f'{status:.0f}'} in {_time(figures['exit_s'])}"
 
 
 def _wasted_cpu_time(figures: Figures) -> str:
@@ -160,15 +177,30 @@ def _added_memory(figures: Figures) -> str:
     return f"{'-' if added_bytes <= -5e5 else '+'}{formatting.megabytes(abs(added_bytes))}"  # not "-0 MB"
 
 
+def _peak_memory(figures: Figures) -> str:
+    peak_bytes, before_bytes = figures["memory_bytes"] or 0.0, figures["memory_before_bytes"] or 0.0
+    return (
+        f"{formatting.megabytes(peak_bytes)} ({formatting.share(peak_bytes / before_bytes)})" if before_bytes else "?"
+    )
+
+
+def _new_code(figures: Figures) -> str:
+    """Format when the first new process answered and when the last old worker ended, or only the first time."""
+    return " / ".join(_time(figures[name]) if name in figures else "?" for name in ("new_s", "old_s"))
+
+
+def _of_stop(figures: Figures) -> tuple[float, ...]:
+    """Return how many requests were answered, cut off, and refused or dropped before their tasks began."""
+    asked, answered, lost = (figures[name] or 0.0 for name in ("asked", "answered", "begun_lost"))
+    return answered, lost, max(0.0, asked - answered - lost)  # medians of several rounds may add up to more
+
+
 def _count(value: float | None) -> str:
     return "?" if value is None else f"{value:,.0f}"
 
 
 PINGS: Column = (METRICS["ping_p99_s"].column, _ping)
-IN_FLIGHT_LOST: Column = (
-    "in-flight lost",
-    lambda figures: f"{_count(figures['begun_lost'])} of {_count(figures['begun'])}",
-)
+STOPPED: Column = ("answered/cut off/refused", lambda figures: "/".join(map(_count, _of_stop(figures))))
 RATE: Column = (METRICS["rate_per_s"].column, lambda figures: formatting.rate(figures["before_per_s"] or 0.0))
 RATE_LEFT: Column = ("rate left", lambda figures: formatting.share(figures["left"] or 0.0))
 NEVER_ANSWERED: Column = (
@@ -208,10 +240,25 @@ _ALL = (
         needs=(Need.PROCESS,),
     ),
     Fault(
+        "reload",
+        "reload",
+        "SIGHUP, or the command of a suite that reloads the server",
+        (
+            ("lost", lambda figures: _count(figures["lost"])),
+            ("no response for", lambda figures: _time(figures["gap_s"])),
+            ("new / old gone after", _new_code),
+            (f"peak {METRICS['memory_bytes'].column}", _peak_memory),
+        ),
+        reload_injection.reload,
+        _mark_reload,
+        with_gap,
+        needs=(Need.PROCESS,),
+    ),
+    Fault(
         "stop",
         "SIGTERM",
         "SIGTERM while the server runs tasks that are shorter than the graceful-shutdown period",
-        (IN_FLIGHT_LOST, ("exit", _exit)),
+        (STOPPED, ("exit", _exit)),
         injection.stop,
         _mark_stop,
         needs=(Need.PROCESS,),
@@ -221,10 +268,22 @@ _ALL = (
         "stop_long",
         "SIGTERM, long tasks",
         "SIGTERM while the server runs tasks that take longer than the graceful-shutdown period",
-        (IN_FLIGHT_LOST, ("exit", _exit)),
+        (STOPPED, ("exit", _exit)),
         injection.stop_long,
         _mark_stop_long,
         needs=(Need.PROCESS, Need.TASKS),
+        option="stop",
+        is_once=True,
+        ends_server=True,
+    ),
+    Fault(
+        "stop_streams",
+        "SIGTERM, streams",
+        f"SIGTERM while {USERS} clients read streams until the server ends them",
+        (STOPPED, ("exit", _exit)),
+        injection.stop_streams,
+        _mark_stop_streams,
+        needs=(Need.PROCESS,),
         option="stop",
         is_once=True,
         ends_server=True,

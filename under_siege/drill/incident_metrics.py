@@ -36,6 +36,15 @@ def with_recovery(incident: Incident) -> Figures:
     }
 
 
+def with_gap(incident: Incident) -> Figures:
+    """Return the figures with recovery, and the longest time after the fault in which no correct response arrived."""
+    at_s = incident.fault_at_s or 0.0
+    answered_s = np.sort(answered_at_s(incident))
+    answered_s = answered_s[(answered_s > at_s) & (answered_s < incident.ended_s)]
+    gap_s = float(np.diff([at_s, *answered_s, incident.ended_s]).max())
+    return with_recovery(incident) | {"gap_s": gap_s}
+
+
 def answered_at_s(incident: Incident) -> list[float]:
     """Return the times at which correct responses arrived."""
     return _ended_at_s(incident, {CORRECT})

@@ -13,6 +13,7 @@ import psutil
 from under_siege.drill.loaded_server import IDLE_CPUS, USERS, FaultContext, quick_s
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
+from under_siege.load.background import cancel
 from under_siege.record.record import CaseFailedError
 from under_siege.record.requests import CORRECT, LATE, LIMITED, LOST, REFUSED, WRONG, Outcome
 
@@ -23,8 +24,12 @@ BUSY_S = 0.15  # how long to watch processes to find the busiest one
 ONLY_ONE = "it has only one process"
 FOREIGN = "its processes belong to another user"
 ELSEWHERE = "its processes are on another machine, or are not visible here"
+NO_RELOAD = "SIGHUP would not reload it; for another way, set reload for this server in a suite"
 UNDECIDED = (FOREIGN, ELSEWHERE)  # reasons why the drill could not inject a fault that may well harm the server
 STOP_CPU_S = 0.1  # CPU time of a task that is running when SIGTERM arrives
+LONGEST_START_S = 1.0  # after this time, a request of an application counts as begun, however long it takes
+STOP_LIMIT_S = 35.0  # timeout for the exit after SIGTERM; gunicorn and Kubernetes wait 30 s by default
+LAST_BYTES_S = 1.0  # timeout for the end of the connections of a server that has ended
 BEGIN_LIMIT_S = 5.0  # timeout for the start of a task that the fault needs
 SPARE_FILES = 100  # open files of the bench, besides the connections of a fault
 
@@ -116,26 +121,70 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 async def stop(context: FaultContext) -> None:
-    """Send one request per user, then SIGTERM shortly after the first task has started."""
+    """Send one request per user, then SIGTERM once the first task has started; the clients wait for the server."""
     context.set_task_cpu(STOP_CPU_S)
-    server = context.server
-    seen = context.incident.seen
+    if await context.gets_a_stream(CPU_LIMIT_S):
+        context.incident.without = Need.WHOLE
+        return
     before = context.tasks.started()
-    async with context.sending_at_once(USERS, 3 * GRACE_S) as outcomes_of_all:
+    async with context.sending_at_once(USERS, STOP_LIMIT_S) as outcomes_of_all:
         if context.has_builtin_tasks:
             await _must_begin(lambda: context.tasks.started() > before, "no task has started")
-        await asyncio.sleep(STOP_CPU_S / 4)
-        if not was_sent(context, lambda: context.signal(signal.SIGTERM)):
+        idle_answer_s = 0.0 if context.has_builtin_tasks else context.incident.idle_answer_s or 0.0
+        await asyncio.sleep(min(LONGEST_START_S, max(STOP_CPU_S, idle_answer_s) / 4))
+        if not await _has_stopped(context):
             return
-        await until(lambda: not server.alive(), 3 * GRACE_S)
         outcomes = await outcomes_of_all()
-    context.incident.ended_s = context.now_s()
-    counts, begun = counts_of(outcomes), context.tasks.started() - before if context.has_builtin_tasks else USERS
-    answered = counts["answered"]
-    seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": counts["refused"]}
-    seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - (context.incident.fault_at_s or 0.0)}
+    counts = counts_of(outcomes)
+    begun = context.tasks.started() - before if context.has_builtin_tasks else USERS - counts["refused"]
+    _note_stop(context, counts, begun)
+
+
+async def stop_streams(context: FaultContext) -> None:
+    """Send SIGTERM while each user reads a stream; the clients read until the server ends the stream."""
+    incident, users = context.incident, context.users
+    if not await context.gets_a_stream(CPU_LIMIT_S):
+        incident.without = Need.STREAM
+        return
+    context.began_s = time.monotonic()
+    count = 0
+
+    def begins() -> None:
+        nonlocal count
+        count += 1
+
+    clients = [asyncio.create_task(users.read_to_end(incident.requests, context.began_s, begins)) for _ in range(USERS)]
+    try:
+        await until(lambda: count == USERS, BEGIN_LIMIT_S)
+        if not count:
+            raise CaseFailedError("no_fault", f"no stream has begun within {BEGIN_LIMIT_S:g} s")
+        if not await _has_stopped(context):
+            return
+        done, _ = await asyncio.wait(clients, timeout=LAST_BYTES_S)
+    finally:
+        await cancel(clients)
+    # Streams that end by themselves in time are whole answers, which a graceful shutdown completes.
+    incident.seen["ends_in_time"] = float(users.ends_streams and (incident.idle_answer_s or 0.0) < GRACE_S)
+    _note_stop(context, counts_of([client.result() for client in done]), count)
+
+
+async def _has_stopped(context: FaultContext) -> bool:
+    """Send SIGTERM, and note when and how the server exits; return False if the system does not permit the signal."""
+    server, seen = context.server, context.incident.seen
+    if not was_sent(context, lambda: context.signal(signal.SIGTERM)):
+        return False
+    await until(lambda: not server.alive(), STOP_LIMIT_S)
+    seen["exit_s"] = context.now_s() - (context.incident.fault_at_s or 0.0)
     if server.started and (status := server.started.poll()) is not None:
         seen["exit"] = status
+    return True
+
+
+def _note_stop(context: FaultContext, counts: dict[str, int], begun: int) -> None:
+    context.incident.ended_s = context.now_s()
+    answered = counts["answered"]
+    context.incident.seen |= {"asked": USERS, "answered": answered, "begun": begun, "refused": counts["refused"]}
+    context.incident.seen["begun_lost"] = max(0, begun - answered)
 
 
 async def _must_begin(has_begun: Callable[[], bool], otherwise: str) -> None:
@@ -175,7 +224,7 @@ async def disconnect_clients(context: FaultContext) -> None:
     """Disconnect clients that wait for responses; measure the wasted CPU time and the latency of the next request."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident = context.incident
-    if not context.has_builtin_tasks and await context.users.gets_a_stream(CPU_LIMIT_S):
+    if await context.gets_a_stream(CPU_LIMIT_S):
         incident.without = Need.WHOLE
         return
     context.began_s = time.monotonic()
@@ -201,7 +250,7 @@ async def disconnect_clients(context: FaultContext) -> None:
 async def leave_streams(context: FaultContext) -> None:
     """Disconnect clients in the middle of their streams; measure how long the server continues, and its memory."""
     incident, users = context.incident, context.users
-    if context.has_builtin_tasks or not await users.gets_a_stream(CPU_LIMIT_S):
+    if not await context.gets_a_stream(CPU_LIMIT_S):
         incident.without = Need.STREAM
         return
     context.began_s = time.monotonic()

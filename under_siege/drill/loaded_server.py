@@ -19,6 +19,7 @@ from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
 from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
+from under_siege.load.background import in_background
 from under_siege.load.http_client import HttpResponse, client, open_request, read_response
 from under_siege.load.pings import probing
 from under_siege.load.request import Request
@@ -102,6 +103,11 @@ class Users:
         is_right = not expected.problem(answer)
         return outcome_of(answer.status, [expected.status], has_right_body=is_right), process
 
+    def next_request(self) -> tuple[str, Request, int]:
+        """Return the URL of the next request, the request, and the status of a correct response."""
+        url, expected = self.expected.for_request(self._url, next(self._turns))
+        return *self._filled(url, expected.request), expected.status
+
     async def disconnect(self, count: int, stay_s: float) -> Expectation:
         """Send the same request from several clients that disconnect after `stay_s`; return the expected response."""
         url, expected = self.expected.for_request(self._url, next(self._turns))
@@ -109,10 +115,37 @@ class Users:
         return expected
 
     async def gets_a_stream(self, timeout_s: float) -> bool:
-        """Send one request, and return whether the response is a stream of events or lines."""
+        """Return whether the suite reads responses as streams, or one response has the content type of a stream."""
+        if self.expected.first_stream:
+            return True
         url, expected = self.expected.for_request(self._url, next(self._turns))
         answer = await self._answer(self._session, url, expected, timeout_s)
         return not isinstance(answer, str) and answer.headers.get("content-type", "").startswith(STREAM_TYPES)
+
+    @property
+    def ends_streams(self) -> bool:
+        """Return whether the server ends its streams, instead of the clients."""
+        stream = self.expected.first_stream
+        return stream is None or stream.most_events is stream.time_s is None
+
+    async def read_to_end(self, requests: Requests, began_s: float, begins: Callable[[], None]) -> Outcome:
+        """Read a response on a new connection until the server ends it, and return its outcome by status and framing.
+
+        Args:
+            begins: called when the first part of the body arrives.
+        """
+        url, request, status = self.next_request()
+        sent_s, outcome = time.monotonic(), LOST
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with open_request(self._fresh, url, request) as response:
+                has_begun = False
+                async for _ in response.content.iter_any():
+                    if not has_begun and response.status == status:
+                        begins()
+                    has_begun = True
+                outcome = outcome_of(response.status, [status])
+        requests.add(LOAD, sent_s=sent_s - began_s, ended_s=time.monotonic() - began_s, outcome=outcome)
+        return outcome
 
     async def ask(self, url: str, timeout_s: float, method: str = "GET") -> HttpResponse | Outcome:
         """Send a request to another URL of the server, and return the response, LOST, LATE or WRONG (too long)."""
@@ -164,6 +197,7 @@ USERS = 8  # few enough that even a server with two workers queues all requests 
 PING_EVERY_S = 0.025
 BEFORE_FAULT_S = 0.8  # duration of the load before the fault
 LOOK_S = 0.02
+MEMORY_LOOK_S = 0.05
 IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
 MARGIN_S = 0.1  # how much longer the load runs after the recovery, because the report rounds times
 STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets a different one
@@ -231,6 +265,10 @@ class FaultContext:
     def now_s(self) -> float:
         """Return the number of seconds since the load began."""
         return time.monotonic() - self.began_s
+
+    async def gets_a_stream(self, timeout_s: float) -> bool:
+        """Return whether the load gets streams; the response to a built-in task is none."""
+        return not self.has_builtin_tasks and await self.users.gets_a_stream(timeout_s)
 
     def set_task_cpu(self, cpu_s: float) -> None:
         """If the server runs built-in tasks, set the CPU time of all tasks that start from now on, and record it."""
@@ -306,6 +344,20 @@ class FaultContext:
         """Return the memory that the server and all its descendants use."""
         usage = tree_usage(self.server.pid)
         return usage.memory_bytes if usage else 0
+
+    @contextlib.asynccontextmanager
+    async def watching_memory(self) -> AsyncIterator[None]:
+        """Record the memory of the server before, and the peak while the context is active."""
+        seen = self.incident.seen
+        seen["memory_before_bytes"] = seen["memory_bytes"] = self.memory_bytes()
+
+        async def watch() -> None:
+            while True:
+                seen["memory_bytes"] = max(seen["memory_bytes"], await asyncio.to_thread(self.memory_bytes))
+                await asyncio.sleep(MEMORY_LOOK_S)
+
+        async with in_background(watch()):
+            yield
 
     async def is_idle(self, cpus: float = IDLE_CPUS) -> bool:
         """Return whether the server uses fewer CPUs than this; background work uses some even in an idle server."""

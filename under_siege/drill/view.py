@@ -7,7 +7,7 @@ from functools import partial
 
 from under_siege.drill.faults import CONTROL, DEAD, FAULTS, HIDDEN, HURT, NO_FIGURE, OK
 from under_siege.drill.incident_metrics import answered_at_s
-from under_siege.drill.injection import UNDECIDED
+from under_siege.drill.injection import NO_RELOAD, UNDECIDED
 from under_siege.drill.outcome_summary import FaultOutcome, exit_code_of, fault_outcomes
 from under_siege.formatting import capitalized, listed
 from under_siege.record.record import Incident
@@ -55,8 +55,8 @@ def _table(outcomes: Sequence[FaultOutcome]) -> Table:
         rows.setdefault((names.plain(outcome), names.name(outcome.case)), {})[outcome.fault] = outcome
     columns = [Column("server", is_text=True)]
     for fault in faults:
-        (first, _), (second, _) = fault.columns
-        columns.append(Column(f"{fault.heading}: {first}, {second}", f"{fault.heading}\n{first}\n{second}"))
+        lines = [line for line, _ in fault.columns]
+        columns.append(Column(f"{fault.heading}: {', '.join(lines)}", "\n".join([fault.heading, *lines])))
     body = [
         Row([_server_cell(*names), *(cell(cells.get(fault.name)) for fault in faults)]) for names, cells in rows.items()
     ]
@@ -69,16 +69,18 @@ def _server_cell(plain_name: str, name: str) -> Cell:
 
 
 def cell(outcome: FaultOutcome | None) -> Cell:
-    """Return both figures with the mark, or why there are none: a dash means that the fault does not apply."""
+    """Return the figures with the mark, or why there are none: a dash means that the fault does not apply."""
     if outcome is None:
         return Cell()
     if not outcome.figures:
         if outcome.failure:
             return Cell("failed")
         return Cell("unknown" if outcome.is_undecided else NO_FIGURE)
-    first, second = (text_of(outcome.figures) for _, text_of in FAULTS[outcome.fault].columns)
+    first, *below = (text_of(outcome.figures) for _, text_of in FAULTS[outcome.fault].columns)
     text = f"{first} {MARKS.get(outcome.mark, '')}".rstrip()
-    return Cell(text, TONES.get(outcome.mark, Tone.PLAIN), below=second)
+    return Cell(
+        text, TONES.get(outcome.mark, Tone.PLAIN), below="; ".join(below), in_terminal="\n".join([text, *below])
+    )
 
 
 def _footnotes(result: Result) -> Iterator[str]:
@@ -158,7 +160,7 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServe
         yield f"Not judged: {name}: {reason}."
     if failed := [outcome for outcome in outcomes if outcome.failure and not outcome.unusable]:
         yield f"Could not be measured: {'; '.join(f'{with_faults([each])}: {each.failure}' for each in failed)}."
-    for reason in UNDECIDED:
+    for reason in (*UNDECIDED, NO_RELOAD):
         if undecided := [outcome for outcome in outcomes if outcome.without == reason]:
             yield f"Could not be injected: {with_faults(undecided)}: {reason}."
     for skipped in left_out:

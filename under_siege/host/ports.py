@@ -21,8 +21,10 @@ from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
 
 _NET = Path("/proc/net")
-# A line of the kernel's tables (proc_pid_net(5)): the local port, the state "listening" and the socket's inode.
-_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+# A line of the kernel's tables (proc_pid_net(5)): the local port, the remote port, the state, and the socket's inode.
+_LINE = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:(\w{4}) (0A|01) \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+_CONNECTED, _LISTENS = 1, 10  # states
+_SOCK_DIAG, _BY_FAMILY, _DUMP_REQUEST, _ERROR, _DONE = 4, 20, 0x301, 2, 3  # linux/netlink.h, linux/sock_diag.h
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS = 0x8913  # linux/sockios.h
@@ -109,15 +111,20 @@ def where_it_listens(pid: int, wanted: int | None = None) -> str:
 
 def _ports(pid: int) -> list[tuple[int, int]]:
     """Return (process id, port) for each port on which `pid` or a descendant listens; raise psutil.Error if unknown."""
-    root, listening = psutil.Process(pid), _listening()
-    ports: list[tuple[int, int]] = []
+    listening = _listening()
+    return [(process, listening[inode]) for process, inode in _sockets_of_tree(pid) if inode in listening]
+
+
+def _sockets_of_tree(pid: int) -> list[tuple[int, str]]:
+    """Return (process id, inode) for each socket of `pid` and its descendants; raise psutil.Error if unknown."""
+    root, sockets = psutil.Process(pid), list[tuple[int, str]]()
     for process in (root, *offspring(pid)):
         try:
-            ports += [(process.pid, listening[inode]) for inode in _sockets(process.pid) if inode in listening]
+            sockets += [(process.pid, inode) for inode in _sockets(process.pid)]
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise
-    return ports
+    return sockets
 
 
 def _listening() -> dict[str, int]:
@@ -125,8 +132,66 @@ def _listening() -> dict[str, int]:
 
     psutil would be slow, because it would also parse the thousands of other sockets that a siege opens.
     """
-    tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
-    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)}
+    return _by_inode(_NET)[_LISTENS]
+
+
+def sockets_of(pid: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the local ports of all listening and of all connected sockets by inode, as the process sees them.
+
+    A process in a container has a network of its own. Raise OSError if the process has ended.
+    """
+    is_here = os.readlink("/proc/thread-self/ns/net") == os.readlink(f"/proc/{pid}/ns/net")  # noqa: PTH115
+    found = _by_inode(_NET if is_here else Path(f"/proc/{pid}/net"))
+    return found[_LISTENS], found[_CONNECTED]
+
+
+def _by_inode(net: Path) -> dict[int, dict[str, int]]:
+    """Return the local ports of sockets by state and inode."""
+    if net == _NET:  # after a load, the tables also have thousands of sockets in TIME_WAIT
+        with contextlib.suppress(OSError):  # a sandbox may not have it
+            return _from_kernel()
+    found: dict[int, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
+    for port, _, state, inode in _lines(net):
+        found[int(state, 16)][inode] = int(port, 16)
+    return found
+
+
+def _from_kernel() -> dict[int, dict[str, int]]:
+    """Return the same for the network of this thread (sock_diag(7)); raise OSError if the kernel refuses."""
+    found: dict[int, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            query = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 0, 1 << _LISTENS | 1 << _CONNECTED)
+            kernel.send(struct.pack("=IHHII", 16 + len(query), _BY_FAMILY, _DUMP_REQUEST, 0, 0) + query)
+            kind = 0
+            while kind != _DONE:
+                data, start = kernel.recv(1 << 16), 0
+                while start < len(data) and kind != _DONE:
+                    length, kind = struct.unpack_from("=IH", data, start)
+                    if kind == _ERROR:
+                        raise OSError(-struct.unpack_from("=i", data, start + 16)[0], "sock_diag")
+                    if kind == _BY_FAMILY:
+                        state, port, inode = struct.unpack_from("!xBxxH62xI", data, start + 16)
+                        found[state][str(socket.ntohl(inode))] = port
+                    start += (length + 3) & ~3
+    return found
+
+
+def _lines(net: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the ports, in hexadecimal digits, the state and the inode of each listening or connected socket."""
+    for table in [(net / name).read_text() for name in ("tcp", "tcp6") if (net / name).exists()]:
+        yield from _LINE.findall(table)
+
+
+def holders(pid: int, port: int, client_port: int) -> list[int]:
+    """Return which of `pid` and its descendants have accepted the connection of this client's port.
+
+    Raises:
+        psutil.Error: `pid` has ended, or belongs to another user.
+    """
+    wanted = f"{port:04X}", f"{client_port:04X}"
+    inodes = {inode for *ports, _, inode in _lines(_NET) if tuple(ports) == wanted} - {"0"}
+    return [process for process, inode in _sockets_of_tree(pid) if inode in inodes] if inodes else []
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -11,11 +11,15 @@ PROC = "/proc"
 
 def children(pid: int) -> list[int]:
     """Return the process ids of a process's children, or an empty list if the process has exited."""
+    return [int(child) for thread in threads(pid) for child in read_proc(f"{pid}/task/{thread}/children").split()]
+
+
+def threads(pid: int) -> list[str]:
+    """Return the ids of a process's threads, or an empty list if the process has exited."""
     try:
-        threads = os.listdir(f"{PROC}/{pid}/task")  # noqa: PTH208 (importing pathlib is slow)
+        return os.listdir(f"{PROC}/{pid}/task")  # noqa: PTH208 (importing pathlib is slow)
     except OSError:
         return []
-    return [int(child) for thread in threads for child in read_proc(f"{pid}/task/{thread}/children").split()]
 
 
 def descendants(pid: int) -> list[int]:
@@ -37,20 +41,27 @@ def descendants(pid: int) -> list[int]:
 
 def is_running(pid: int) -> bool:
     """Return whether the process exists and is not a zombie, which only its parent can remove."""
-    return _state(pid)[:1] not in ([], [b"Z"], [b"X"])
+    return stat(pid)[:1] not in ([], [b"Z"], [b"X"])
 
 
 def exit_status(pid: int) -> int | None:
     """Return the exit status of a zombie, which is negative after a signal, or None if the process is running."""
-    state = _state(pid)
-    if state[:1] != [b"Z"] or int(state[17]) > 1:  # only its main thread has ended
+    fields = stat(pid)
+    if fields[:1] != [b"Z"] or int(fields[17]) > 1:  # only its main thread has ended
         return None
-    return os.waitstatus_to_exitcode(int(state[-1]))
+    return os.waitstatus_to_exitcode(int(fields[-1]))
 
 
-def _state(pid: int) -> list[bytes]:
+def stat(pid: int) -> list[bytes]:
     """Return the fields of the process's status from the third on, or an empty list if the process has exited."""
     return read_proc(f"{pid}/stat").rpartition(b")")[2].split()
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether the process has a handler for this signal, or waits for it, instead of ending or ignoring it."""
+    status = read_proc(f"{pid}/status")
+    masks = (status.partition(name)[2].split(maxsplit=1)[:1] for name in (b"\nSigBlk:", b"\nSigCgt:"))
+    return any(int(mask, 16) >> (number - 1) & 1 for found in masks for mask in found)
 
 
 def pids_with_variable(name: str, value: str) -> list[int]:

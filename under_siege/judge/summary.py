@@ -11,6 +11,7 @@ from under_siege.judge.metric import MetricValue
 from under_siege.judge.metric_estimates import Values
 from under_siege.judge.request_summary import RequestSummary, requests_of
 from under_siege.judge.round_statistics import Round
+from under_siege.judge.server_processes import ProcessSummary, watched
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.stream_statistics import head_start_s, longest_gap_s
 from under_siege.judge.suspicions import Evidence
@@ -107,6 +108,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit_bytes: int | None = None
     throttled_pct: float | None = None
     requests: list[RequestSummary] = []  # of a load with several different requests
+    processes: list[ProcessSummary] = []  # of every round
     speed: Speed | None = None
     rank: int | None = None
     metrics: dict[str, MetricValue] = {}  # all metrics of the table, by key; speed-adjusted as in the table
@@ -177,6 +179,7 @@ def summary_of(
             lambda run: run.ceiling.rate.per_s if run.ceiling else None
         ),
         transactions=sum(run.completed for run in rounds),
+        processes=[each.summary for run in rounds for each in watched(run)],
         speed=_speed(rounds, values, correction),
     )
     return summary if summary.verdict == FAILED else _with_numbers(summary, rounds, values)

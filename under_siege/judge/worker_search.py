@@ -37,23 +37,27 @@ def wanted(cases: Sequence[Case], tuned: Collection[str], result: Result) -> Dec
         cases: all candidates.
         tuned: the axes that are searched.
     """
-    comparison = summarize(result) if result.records else None
-    rates = _rates(comparison) if comparison else {}
-    new = [case for alike in _grids(cases, tuned) for case in _next(alike, rates)]
+    if not result.records:
+        return Decision([case for alike in _grids(cases, tuned) for case in _next(alike, {})])
+    comparison = summarize(result)
+    rates, too_large, once_failed = _rates(comparison), set[Case](), list[Case]()
+    for summary in comparison.cases:
+        if any(reason.code == OUT_OF_MEMORY for reason in summary.reasons):
+            too_large.add(summary.case)
+        elif summary.verdict == FAILED and summary.rounds == 1:
+            once_failed.append(summary.case)
+    new = [case for alike in _grids(cases, tuned) for case in _next(alike, rates, too_large)]
     new.sort(key=lambda case: -max(rates.get(other) or 0.0 for other in cases if other.server == case.server))
-    again = stopping_rule.wanted(result) if comparison else Decision(())
-    return Decision(list(dict.fromkeys([*new, *again.cases])))
+    return Decision(list(dict.fromkeys([*new, *once_failed, *stopping_rule.wanted(result).cases])))
 
 
 def _rates(comparison: Comparison) -> dict[Case, float | None]:
-    """Return the rate of each measured case, None if it ran out of memory, and 0 if it failed for another reason."""
-    rates: dict[Case, float | None] = {}
-    for summary in comparison.cases:
-        is_out_of_memory = any(reason.code == OUT_OF_MEMORY for reason in summary.reasons)
-        rates[summary.case] = summary.rate
-        if summary.verdict == FAILED:
-            rates[summary.case] = None if is_out_of_memory else 0.0
-    return rates
+    """Return the rate of each measured case, from the rounds that did not fail, or None if all failed."""
+    estimates = zip(comparison.cases, comparison.measured["rate_per_s"], strict=True)
+    return {
+        summary.case: estimate.mean if estimate else None if summary.verdict == FAILED else 0.0
+        for summary, estimate in estimates
+    }
 
 
 def _grids(cases: Sequence[Case], tuned: Collection[str]) -> list[dict[Point, Case]]:
@@ -64,11 +68,17 @@ def _grids(cases: Sequence[Case], tuned: Collection[str]) -> list[dict[Point, Ca
     return list(grids.values())
 
 
-def _next(grid: Mapping[Point, Case], rates: Mapping[Case, float | None]) -> Iterator[Case]:
+def _next(
+    grid: Mapping[Point, Case], rates: Mapping[Case, float | None], too_large: Collection[Case] = ()
+) -> Iterator[Case]:
     """Yield the next points of a grid: the lowest and its neighbours, then one step beyond each step that was worth it.
 
-    No point is measured if a lower one ran out of memory, because it would need even more. The steps go on beyond a
-    point that failed for another reason.
+    The steps pass over points that failed. No point is measured if a lower one ran out of memory, because it would need
+    even more.
+
+    Args:
+        rates: the rate of each measured case, or None if it failed.
+        too_large: the cases that ran out of memory.
     """
     steps = [sorted({point[axis] for point in grid}) for axis in range(len(next(iter(grid))))]
     lowest = min(grid)
@@ -76,13 +86,25 @@ def _next(grid: Mapping[Point, Case], rates: Mapping[Case, float | None]) -> Ite
         yield from (grid[lowest], *(grid[up] for up in _neighbours(lowest, steps, 1)))
         return
     known = {point: rate for point, case in grid.items() if (rate := rates.get(case)) is not None}
-    failed = [point for point, case in grid.items() if case in rates and rates[case] is None]
+    failed = {point for point, case in grid.items() if case in rates and point not in known}
+    tops = [point for point, case in grid.items() if case in too_large]
     for point, rate in known.items():
-        is_worth_it = all(rate > WORTH_MORE * known[down] for down in _neighbours(point, steps, -1) if down in known)
+        is_worth_it = all(
+            rate > WORTH_MORE * known[down] for down in _beyond(point, steps, -1, failed) if down in known
+        )
         if is_worth_it and rate >= NEAR_BEST * max(known.values()):
-            for up in _neighbours(point, steps, 1):
-                if grid[up] not in rates and not any(_is_above(up, low) for low in failed):
+            for up in _beyond(point, steps, 1, failed):
+                if grid[up] not in rates and not any(_is_above(up, top) for top in tops):
                     yield grid[up]
+
+
+def _beyond(point: Point, steps: Sequence[Sequence[int]], by: int, failed: Collection[Point]) -> Iterator[Point]:
+    """Yield the neighbours of a point, as `_neighbours` does; in place of one that failed, those beyond it."""
+    for neighbour in _neighbours(point, steps, by):
+        if neighbour in failed:
+            yield from _beyond(neighbour, steps, by, failed)
+        else:
+            yield neighbour
 
 
 def _neighbours(point: Point, steps: Sequence[Sequence[int]], by: int) -> list[Point]:

@@ -1,14 +1,11 @@
-"""Wait until a server is idle after the load, and count the processes that it starts and replaces."""
+"""Wait until a server is idle after the load, and note the processes that it starts."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 import aiohttp
-import psutil
 
-from under_siege.load.background import in_background
 from under_siege.load.body_rule import as_json, keys_of, values_at
 from under_siege.load.http_client import fetch
 from under_siege.load.request import Backlog
@@ -83,50 +80,6 @@ async def watch_new_processes(record: Record, children: Callable[[], set[int]], 
         else:
             started |= now - before
         await asyncio.sleep(LOOK_S if record.load_s is None else SHORT_LOOK_S)
-
-
-@contextlib.asynccontextmanager
-async def counting_replaced_workers(
-    record: Record, root: int | None, workers: Collection[int], children: Callable[[], set[int]]
-) -> AsyncIterator[None]:
-    """Count the workers that end while the context is active and are replaced by another child of the same parent.
-
-    Args:
-        root: id of the server's first process.
-        workers: ids of the processes that listen. A child of a worker is no worker, but may be a command that it runs.
-        children: returns the ids of all current descendants of the first process.
-    """
-    masters = {_parent(pid) for pid in workers} & {root, *children()}
-    seen = children()
-    started = set[int]()
-    ended = 0
-
-    def look() -> None:
-        nonlocal seen, ended
-        now = children()
-        ended += sum(pid in workers or pid in started for pid in seen - now)
-        started.update(pid for pid in now - seen if _parent(pid) in masters)
-        seen = now
-        record.workers_replaced = min(ended, len(started))
-
-    async def look_repeatedly() -> None:
-        while True:
-            await asyncio.sleep(LOOK_S)
-            look()
-
-    try:
-        async with in_background(look_repeatedly()) if masters else contextlib.nullcontext():
-            yield
-    finally:
-        if masters:
-            look()
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.Error:
-        return None
 
 
 def _cpus(before_s: float | None, after_s: float | None, took_s: float) -> float:

@@ -18,13 +18,14 @@ from under_siege.host.machine_speed import (
     watching_machine,
 )
 from under_siege.host.resource_usage import sampling, watching_ports
+from under_siege.host.server_processes import ProcessWatch
 from under_siege.load.answer_check import AnswerCheck, check_interval_s
 from under_siege.load.background import in_background
 from under_siege.load.http_client import HttpResponse, client
 from under_siege.load.pings import QUIET_S, probing, probing_alone
 from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
-from under_siege.measure.after_load import counting_replaced_workers, pending, watch_drain, watch_new_processes
+from under_siege.measure.after_load import pending, watch_drain, watch_new_processes
 from under_siege.measure.duration import Length
 from under_siege.measure.load_run import LoadRun, run_ceiling
 from under_siege.measure.plan import Plan
@@ -39,7 +40,7 @@ from under_siege.measure.warm_up import (
     warm_up,
 )
 from under_siege.record.case import Case
-from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
 from under_siege.suite.expected_response import Expectation, Files
 
@@ -72,7 +73,7 @@ class CaseRun:
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
-        record.mix = self._mix()
+        record.mix = self.expected.sent_mix()
         record.is_screening = self.is_screening
         record.stream, record.text_events = self.expected.read_as
         try:
@@ -86,15 +87,6 @@ class CaseRun:
             record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
-
-    def _mix(self) -> list[SentRequest]:
-        """Return the requests of a mix, or an empty list if all requests are equal."""
-        if self.expected.mix is None:
-            return []
-        return [
-            SentRequest(each.request.method, path, each.status, round(each.task_s, 6))
-            for path, each in self.expected.mix.requests
-        ]
 
     async def _measure_ceiling(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.session.tool.driver.name
@@ -116,14 +108,14 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
-            if replay and spec.keep_alive:  # fail before the load
+            if replay and spec.load.keep_alive:  # fail before the load
                 twice = replace(replay, in_a_row=2)
                 await server.while_alive(verify(http, server, self.expected, self.record.users, twice))
             load_run = LoadRun(self.session.tool, spec, self.record)
             async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
-                    asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
+                    asked = replace(replay, in_a_row=in_a_row if spec.load.keep_alive else 1) if replay else None
                     return server.explaining(verify(http, server, self.expected, self.record.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
@@ -172,8 +164,9 @@ class CaseRun:
     def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
         files, users = self.expected.files, self.record.users
         paths = tuple((Files.path(load.path, name), size) for name, size in files.sizes.items()) if files else ()
-        return replace(
-            LoadSpec.of(load, users),
+        return LoadSpec(
+            load,
+            users,
             time_s=length.end_s,
             url=server.url + (paths[0][0] if paths else load.path),
             paths=paths,
@@ -233,8 +226,7 @@ class CaseRun:
             probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S, is_cut=cut),
             probing_alone(*pinged, record.requests, began_s, is_cut=cut),
             check.checking(check_interval_s(self.expected.task_s), lambda: self.length.end_s),
-            *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
-            counting_replaced_workers(record, server.pid, server.listeners(), server.children),
+            sampling(server.pid, record, began_s, watch=ProcessWatch(record, server.port)),
             watching_machine(record),
             watching_ports(record, began_s),
         ]

@@ -40,7 +40,7 @@ def run_plan(
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
     afterwards: Callable[[Session], Awaitable[None]] | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Run the plan and save the result after every case.
+    """Run the plan, and save the record of each case.
 
     Args:
         racing: how to choose the cases of each round, or None if every round measures all cases.

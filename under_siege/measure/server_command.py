@@ -45,6 +45,7 @@ class Start:
     environment: dict[str, str]
     folder: Path | None  # working directory, or None for that of the bench
     own_folder: str = ""  # directory for files of the target; removed after it exits
+    reload: tuple[str, ...] = ()  # the command that reloads the server, in which {pid} is not replaced yet
 
 
 @contextlib.contextmanager
@@ -75,7 +76,8 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
         environment |= password_variables(services) | variables
         filled_words = filled_all(completed, {**values, **without_passwords(services)})
-        yield Start(filled_words, environment, plan.folder_of(case), folder)
+        reload = filled_all(target.reload, {**values, **without_passwords(services)})
+        yield Start(filled_words, environment, plan.folder_of(case), folder, tuple(reload))
 
 
 def suite_command(

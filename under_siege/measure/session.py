@@ -1,4 +1,4 @@
-"""Prepare a run and its load tool, and save the result after every case."""
+"""Prepare a run and its load tool, and save what each case gives."""
 
 import asyncio
 import contextlib
@@ -34,15 +34,22 @@ from under_siege.measure.server_command import overridden, set_aside
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.record.case import Case
 from under_siege.record.files import UnwritableError
-from under_siege.record.record import Incident, PacedRun, Profile, RateStep, Record, Trace
-from under_siege.record.result import MeasuredSuite, PlannedCase, Result, made_legible, save
+from under_siege.record.result import (
+    GrowingFile,
+    Item,
+    Items,
+    MeasuredSuite,
+    PlannedCase,
+    Result,
+    made_legible,
+    save,
+)
 from under_siege.suite.expected_response import Expectation, Expectations
 from under_siege.suite.suite import Suite
 
 LONGEST_FOLDER = 70  # characters; Linux limits socket paths to 107, and file names take about 30
 LOOK_AROUND_S = 0.3  # how long to observe the CPUs before a run
-Kept = Record | Trace | Profile | Incident | RateStep | PacedRun
-Keep = Callable[[Kept], None]
+Keep = Callable[[Item], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +125,7 @@ def run_session(
 
     with dividing_cpus(division), _limits_allowed(plan), _home() as home:
         stopped_by = until_signal(go(home))
-        if stopped_by is None:
-            file.finish()
+        file.finish(is_interrupted=stopped_by is not None)
         return result, stopped_by, file.is_complete
 
 
@@ -158,7 +164,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
-    specs = [LoadSpec.of(load, users) for load, users in loads]
+    specs = [LoadSpec(load, users, time_s=0.0, url=load.path) for load, users in loads]
     driver, choice = _driver(plan, specs)
     result.tool_choice = made_legible(choice)
     if result.tool_choice:
@@ -170,42 +176,40 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
 
 
 class ResultWriter:
-    """Save a result after each change, if there is a file for it. If the disk is full, the run continues."""
+    """Save each item of a result at once, if there is a file for it. If the disk is full, the run continues."""
 
     def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
         self._result = result
         self._path = path
+        self._growing = GrowingFile(path) if path else None
         self._watcher = watcher
         self.is_complete = path is not None
         self._is_begun = False  # whether there is anything to save
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
-    def keep(self, kept: Kept) -> None:
-        """Add an item to the result (traces in the order of the plan) and save the result; warn once if that fails."""
-        result = self._result
-        lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
-        (lists | {Profile: result.profiles, PacedRun: result.paced})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
-        result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
+    def keep(self, kept: Item) -> None:
+        """Add an item to the result, and save it; warn once if that fails."""
+        added = Items.of(made_legible(kept))
+        added.add_to(self._result)
         self._is_begun = True
-        self._save()
-
-    def finish(self) -> None:
-        """Note that the run was not interrupted."""
-        self._result.planned = []
-        if self._is_begun:
-            self._save()
-
-    def _save(self) -> None:
-        if self._path is None:
-            return
         try:
-            save(self._result, self._path)
+            if self._growing is not None:
+                self._growing.save(self._result, added)
+                self.is_complete = True
         except UnwritableError as error:
             if self.is_complete:
                 self._watcher.warn(f"{error}; the run continues, and tries to save the result after every case")
             self.is_complete = False
-        else:
-            self.is_complete = True
+
+    def finish(self, *, is_interrupted: bool) -> None:
+        """Save the whole result, with traces in the order of the plan; note whether the run was interrupted."""
+        self._result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
+        if not is_interrupted:
+            self._result.planned = []
+        if self._is_begun and self._path is not None:
+            with contextlib.suppress(UnwritableError):  # the file has all items, or a warning said that it has not
+                save(self._result, self._path)
+                self.is_complete = True
 
 
 def traced_case(case: Case) -> Case:

@@ -87,6 +87,19 @@ def write_atomically(path: Path, data: bytes) -> None:
             raise
 
 
+def append(path: Path, data: bytes, size: int) -> bool:
+    """Append to a file; return False, and change nothing, unless the file exists and has this size.
+
+    Raises:
+        UnwritableError: the file can't be written; a part of the data may have been appended.
+    """
+    with _reported(path):
+        if not path.exists() or path.stat().st_size != size:
+            return False
+        _append(path, data)
+    return True
+
+
 def check_writable(path: Path) -> None:
     """Raise UnwritableError if `write_atomically` would fail now."""
     with _reported(path, "; try another file"):

@@ -209,6 +209,30 @@ class Samples(msgspec.Struct, frozen=True):
     waited_s: list[Seconds] = []  # how long runnable threads waited for a CPU; empty if the system doesn't report this
 
 
+class ProcessSamples(msgspec.Struct, frozen=True):
+    """The resource usage of one process of the server."""
+
+    at_s: list[Moment] = []
+    cpu_s: list[CpuSeconds] = []  # CPU time since the process started, without that of its children
+    connections: list[Index] = []  # accepted connections that are open; -1: not counted at this time
+
+
+class ServerProcess(msgspec.Struct, kw_only=True):
+    """A process of the server's process tree. `judge/server_processes.py` derives its role."""
+
+    pid: Count
+    parent: Count  # process id of its parent
+    command: str = ""  # the beginning of its command line
+    is_listening: bool | None = None  # whether it has a listening socket, perhaps inherited; None: unknown
+    accepts: bool = False  # whether its event loop waits for connections
+    began_s: Moment
+    ended_s: Moment | None = None  # ± half the time between two samples; None: it still ran when the load ended
+    memory_start_bytes: Count | None = None  # when the load began, or the process was first seen
+    memory_end_bytes: Count | None = None  # when the load or the process ended
+    private_bytes: Count | None = None  # at the end: memory that no other process shares; None: unknown
+    samples: ProcessSamples = msgspec.field(default_factory=ProcessSamples)
+
+
 class TracedRequests(msgspec.Struct, frozen=True):
     """Simultaneous requests for the task. Times are in seconds since the first ping."""
 
@@ -303,7 +327,7 @@ class Record(_CaseMeasurement, kw_only=True):
     load_s: PositiveSeconds | None = None  # actual duration of the load
     drain: Drain | None = None
     is_screening: bool = False  # whether the siege was short and the server stopped at once, so its drain is unknown
-    workers_replaced: Count = 0  # worker processes that ended and were started again under load
+    workers_replaced: Count = 0  # workers that ended and were started again under load; of results without `processes`
     listens_elsewhere: bool = False  # whether the listening process is unknown, so that its usage is not measured
     stop_s: Seconds | None = None  # time between SIGTERM and the exit of the last process
     case_s: Seconds | None = None  # duration of the whole case
@@ -347,6 +371,7 @@ class Record(_CaseMeasurement, kw_only=True):
     speed_samples: SpeedSamples = msgspec.field(default_factory=SpeedSamples, name="beats")
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
     samples: Samples = msgspec.field(default_factory=Samples)
+    processes: list[ServerProcess] = []  # of the server, parents before their children
     limits: LimitUsage | None = None  # None: neither the server nor the bench has limits
     memory_kind: str = ""  # "pss", or "rss" if the system has no PSS
     server_said: str = ""  # the end of the server's stderr

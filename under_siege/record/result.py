@@ -1,6 +1,7 @@
 """Define the result of a run, and load and save result files, which contain only raw values.
 
-A result file is JSON. It is compressed with gzip if its name ends in `.gz`.
+A result file is JSON. It is compressed with gzip if its name ends in `.gz`. While a run goes on, each item that it
+adds is appended as another line; at the end, the file is written as a whole.
 """
 
 import gzip
@@ -14,7 +15,7 @@ from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.paths import PROGRAM
 from under_siege.record.case import PACES, Case, Value, case_of
-from under_siege.record.files import GZIP, decompressed, read_limited, write_atomically
+from under_siege.record.files import GZIP, append, decompressed, read_limited, write_atomically
 from under_siege.record.record import (
     LONGEST_CLOCK_S,
     Cpus,
@@ -167,6 +168,55 @@ class Result(msgspec.Struct, kw_only=True):
         return [each.case for each in self.planned if each.case not in seen]
 
 
+Item = Record | Trace | Profile | Incident | RateStep | PacedRun
+
+
+class Items(msgspec.Struct, omit_defaults=True):
+    """What a run adds to its result; the fields are those of a result."""
+
+    records: list[Record] = []
+    traces: list[Trace] = []
+    profiles: list[Profile] = []
+    incidents: list[Incident] = []
+    steps: list[RateStep] = []
+    paced: list[PacedRun] = []
+
+    @classmethod
+    def of(cls, item: Item) -> "Items":
+        """Return a single item."""
+        names = {Record: "records", Trace: "traces", Profile: "profiles"}
+        names |= {Incident: "incidents", RateStep: "steps", PacedRun: "paced"}
+        items = cls()
+        getattr(items, names[type(item)]).append(item)
+        return items
+
+    def add_to(self, result: Result) -> None:
+        """Add the items to the lists of a result."""
+        for name in self.__struct_fields__:
+            getattr(result, name).extend(getattr(self, name))
+
+
+class GrowingFile:
+    """The file of a result to which a run adds items: a line with the result, and a line for each item added later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._bytes = path, -1
+
+    def save(self, result: Result, added: Items) -> None:
+        """Append what was added to the result; write the whole result if the file does not contain the rest of it.
+
+        Raises:
+            UnwritableError: the file can't be written, or only a part of its last line.
+        """
+        line = msgspec.json.encode(added) + b"\n"
+        if append(self._path, line, self._bytes):
+            self._bytes += len(line)
+        else:
+            data = msgspec.json.encode(result) + b"\n"
+            write_atomically(self._path, data)
+            self._bytes = len(data)
+
+
 def save(result: Result, path: Path) -> None:
     """Write the result; compress it if the name of the file ends in `.gz`.
 
@@ -184,11 +234,13 @@ def load(path: Path) -> Result:
         BadResultError: the file can't be read, is not a result, or has another schema.
     """
     try:
-        data = decompressed(read_limited(path, (b"{", GZIP)))
+        data, added = _parts(decompressed(read_limited(path, (b"{", GZIP))))
         schema = msgspec.json.decode(data, type=_Header).schema
         if schema != SCHEMA:
             raise BadResultError(f"{path}: schema {schema}: expected {SCHEMA}; repeat the run with this version")
         result = msgspec.json.decode(data, type=Result)
+        for items in msgspec.json.Decoder(Items).decode_lines(added):
+            items.add_to(result)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
     except BadResultError:
@@ -200,6 +252,13 @@ def load(path: Path) -> Result:
     if problem := next(inconsistencies(result), ""):
         raise BadResultError(f"{path}: not a valid result: {problem}")
     return made_legible(result)
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes]:
+    """Return the JSON of a result, and the complete lines that a run that did not end has appended to it."""
+    first, _, added = data.partition(b"\n")
+    is_growing = first.endswith(b"}") and bool(added)
+    return (first, added[: added.rfind(b"\n") + 1]) if is_growing else (data, b"")
 
 
 def made_legible(value: T, *, lines: bool = False, mask: Callable[[str], str] = masked) -> T:

@@ -11,11 +11,11 @@ from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.measure.plan import new_record
-from under_siege.measure.session import Kept, Session
+from under_siege.measure.session import Session
 from under_siege.profile.profile_run import Profiler
 from under_siege.record.case import ARRIVALS, WORKERS, Case
 from under_siege.record.record import PacedRun, Profile
-from under_siege.record.result import Result
+from under_siege.record.result import Item, Result
 from under_siege.run.conclusion import answers
 from under_siege.suite.what_if import PREFIX, PROCESSES, THREADS, is_what_if
 
@@ -46,7 +46,7 @@ async def _profile_as_is(session: Session) -> None:
     if not as_is or not any(server in chosen and not diff for server, diff in diff_of.items()):
         return
 
-    def keep_unless_failed(kept: Kept) -> None:
+    def keep_unless_failed(kept: Item) -> None:
         if isinstance(kept, Profile) and kept.failure:
             session.watcher.warn(f"the lines that compute are unknown: {kept.failure}")
         else:

@@ -20,6 +20,7 @@ from under_siege.record.case import PACES, WORKERS, Case, axis
 from under_siege.record.record import OUT_OF_MEMORY
 from under_siege.show.case_names import MOST_NAMES, CaseNames, labels, without_capital
 from under_siege.show.columns import noun, phrase_of, with_first_text
+from under_siege.show.process_notes import sentences_on
 from under_siege.suite.suite import Kind
 from under_siege.suite.what_if import is_what_if
 
@@ -28,6 +29,7 @@ FASTEST_VERIFIED = "it was the fastest of those that could be verified"
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
+MOST_EXPLAINED = 2  # maximum number of sentences about processes
 NEAR_CEILING = 0.9  # minimum share of the ceiling at which nothing can be much faster
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
@@ -139,6 +141,7 @@ class _SameLoad:
         self._summaries = [comparison.cases[index] for index in indices]
         had_one_round = all(summary.rounds == 1 for summary in self._summaries)
         self._is_limited = comparison.result.until_certain and had_one_round  # there was no time for more
+        self._rounds_of = {comparison.cases[index].case: comparison.rounds[index] for index in indices}
         works = {summary.case.work for summary in self._summaries}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
@@ -222,10 +225,13 @@ class _SameLoad:
 
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
-            remarks = [*_of_waiting_requests(only[0].summary), *_of_stutter(only[0].summary), *self._left_out()]
+            summary = only[0].summary
+            remarks = [*_of_waiting_requests(summary), *_of_stutter(summary), *self._of_processes()]
+            remarks += self._left_out()
             return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
         if self._chosen is None:
-            return Answer(None, self._headline(), (), [*self._fastest_verified(), *self._left_out()])
+            remarks = [*self._fastest_verified(), *self._of_processes(), *self._left_out()]
+            return Answer(None, self._headline(), (), remarks)
         case, facts = self._chosen.summary.case, self._facts(self._chosen)
         return Answer(case, self._headline(), facts, [*self._remarks(self._chosen)])
 
@@ -335,6 +341,7 @@ class _SameLoad:
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
         yield from _of_stutter(chosen.summary)
+        yield from self._of_processes()
         limit = self._limit_of_streams
         if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
@@ -387,6 +394,20 @@ class _SameLoad:
             times = candidate.memory_bytes / chosen.memory_bytes if chosen.memory_bytes else 0
             at = f" at {times:.1f} times the memory" if times > 1 else ""
             yield f"More workers don't help: {workers}: {candidate.throughput}{at}."
+
+    def _of_processes(self) -> Iterator[str]:
+        """Yield the sentences about processes that explain figures, first those on the recommended case."""
+        chosen = self._chosen.summary if self._chosen else None
+        found = [
+            (summary, text)
+            for summary in sorted(self._summaries, key=lambda summary: summary is not chosen)
+            for text in sentences_on(self._rounds_of[summary.case])
+        ]
+        for summary, text in found[:MOST_EXPLAINED]:
+            is_only = len(self._summaries) == 1
+            yield f"{formatting.capitalized(text) if is_only else f'With {self._names.name(summary.case)}, {text}'}."
+        if len(found) > MOST_EXPLAINED:
+            yield f"{formatting.counted(len(found) - MOST_EXPLAINED, 'more note')} on processes: see below the table."
 
     def _is_leaner(self, candidate: _Candidate, chosen: _Candidate) -> bool:
         own, other = candidate.measured["memory_bytes"], chosen.measured["memory_bytes"]

@@ -15,7 +15,7 @@ from under_siege.judge.round_statistics import Round
 from under_siege.judge.summary import Summary
 from under_siege.judge.sweep import Sweep, sweeps
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.run import chart_headlines, charts
+from under_siege.run import chart_headlines, charts, processes
 from under_siege.run.charted_cases import MOST_ON_SLIDE, ChartedCases
 from under_siege.run.sweep_charts import curves, heat_map
 from under_siege.show import columns
@@ -59,6 +59,7 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
         if places:
             charted = ChartedCases(comparison, places, detail)
             yield from _in_section(in_words(charted.cases[0].case, [name for name, _ in load]), siege_figures(charted))
+    yield from processes.figures(comparison)
 
 
 def _outside_terminal(drawn: Iterable[Figure]) -> Iterator[Figure]:

@@ -7,6 +7,7 @@ import numpy as np
 from under_siege import formatting
 from under_siege.judge.ranking import Comparison
 from under_siege.judge.round_statistics import Round, leak_bytes
+from under_siege.judge.server_processes import workers_replaced
 from under_siege.judge.speed_correction import other_work, stolen
 from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED, verdict_of
@@ -17,6 +18,7 @@ from under_siege.record.result import Result
 from under_siege.show.case_names import CaseNames
 from under_siege.show.columns import NO_SERVER, columns_for, name_in_table
 from under_siege.show.conditions import cores, in_common, rounds_of
+from under_siege.show.process_notes import sentences_on, unset_number
 from under_siege.show.stream_notes import notes_on_streams
 from under_siege.show.view import STAR
 
@@ -161,11 +163,12 @@ def _encoded(encoding: str) -> str:
 
 
 def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield a note on each server whose workers were replaced, or whose processes are unknown."""
+    """Yield notes on the processes that explain figures, on replaced workers, and on unknown processes."""
     names = CaseNames(comparison.cases)
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
         name = names.full(case.case)
-        if replaced := sum(run.record.workers_replaced for run in rounds):
+        yield from ((name, text) for text in (*sentences_on(rounds), *unset_number(rounds)))
+        if replaced := sum(len(workers_replaced(run)) or run.record.workers_replaced for run in rounds):
             lost = sum(run.lost for run in rounds)
             yield (
                 name,

@@ -154,9 +154,6 @@ class LoadTable(RequestTable, frozen=True):
             raise ValueError("time and requests can't be combined; use only one of them")
         if self.arrivals is not None and (self.users or self.pause or self.requests):
             raise ValueError("arrivals replaces users, pause and requests; remove these")
-        if (self.events or self.first) is not None and self.stream is None:
-            key = "first" if self.events is None else "events"
-            raise ValueError(f'{key} needs stream = "sse", "lines" or "chunks"')
         if self.stream is not None and (self.files or self.script or self.task):
             raise ValueError("stream can't be combined with files, script or task")
         driver = DRIVERS.get(self.tool or "")
@@ -220,11 +217,14 @@ class ServerTable(_Table, frozen=True):
     ready_within: Seconds | None = None
     warm_up: WarmUpValue | None = None
     prepare: Command = Command()
+    reload: Command = Command()
     headers: Headers = {}
 
     def __post_init__(self) -> None:
         if not self.url and not self.command:
             raise ValueError('expected a url, or a command such as "uvicorn app:app --port {port}"')
+        if self.reload and not self.command:
+            raise ValueError("reload needs a command, because drill reloads only servers that it starts")
         if self.path and self.ceiling:
             raise ValueError(
                 "a ceiling gets the same requests as the server that it is compared with; remove path or ceiling"

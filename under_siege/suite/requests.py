@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from common.errors import BadInputError
-from under_siege.formatting import legible
+from under_siege.formatting import legible, listed
 from under_siege.load.body_rule import BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json, keys_of, path_text
 from under_siege.load.fresh_values import names_in, sample
 from under_siege.load.request import (
@@ -18,6 +18,7 @@ from under_siege.load.request import (
     FORM,
     GET,
     RANDOM,
+    STREAMS,
     Expect,
     Load,
     MixedRequest,
@@ -131,7 +132,7 @@ def load_of(top: SuiteTable, expect: Expect, folder: Path) -> Load:
         setup=setup_of([*table.setup], folder),
         mix=_mix(table.requests_file, folder, expect, request.headers) if table.requests_file else (),
         has_random_order=table.order == RANDOM,
-        stream=stream_of(table.stream, table.events, table.first, "load.") if table.stream else None,
+        stream=stream_of(table.stream, table.events, table.first, "load."),
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
 
@@ -187,14 +188,18 @@ def check_path(path: str, load: LoadTable, axes: Axes) -> None:
                 raise BadInputError(f"load.path = {shown(filled_path)} where {name} is {shown(value)}: expected {PATH}")
 
 
-def stream_of(kind: str, limit: int | str | None, first: str | None, prefix: str) -> Stream:
-    """Return how to read a stream.
+def stream_of(kind: str | None, limit: int | str | None, first: str | None, prefix: str) -> Stream | None:
+    """Return how to read a stream, or None for whole responses; raise BadInputError for an invalid value.
 
     Args:
         limit: the number of events or the time after which it is closed.
         first: which events count, as a path of a value in JSON, or as a pattern such as `/token/`.
         prefix: of the names of these values in errors.
     """
+    if kind is None:
+        if option := next((name for name, value in (("events", limit), ("first", first)) if value is not None), ""):
+            raise BadInputError(f"{prefix}{option} needs {prefix}stream: {listed(STREAMS, word='or')}")
+        return None
     text = () if first is None else (_place(first, f"{prefix}first"),)
     if limit is not None and str(limit).isdecimal() and int(limit) < 1:
         raise invalid_value(f"{prefix}events", limit, "at least 1 event")

@@ -19,7 +19,7 @@ from under_siege.suite.requests import expect_of, headers_of, headers_of_pings, 
 from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
 from under_siege.suite.suite_file import NAME, read_suite, suite_path
-from under_siege.suite.suite_from_application import TargetOptions, suite_of_applications
+from under_siege.suite.suite_from_application import OF_APPLICATIONS, OF_URLS, TargetOptions, suite_of_applications
 from under_siege.suite.what_if import NONE, PROCESSES, THREADS
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
@@ -121,7 +121,7 @@ def suite_of(
         suite = suite_of_applications(list(dict.fromkeys(names)), Path.cwd(), options)
     else:
         suite = _named_suite(names, options, quick=quick)
-        _refuse_options_of_applications(options)
+        options.refuse(OF_APPLICATIONS, "an application, such as shop.main:app")
     if style:
         suite = in_style(suite, style)
     refuse_unsupported(command, suite)
@@ -150,35 +150,10 @@ def _posting(options: TargetOptions) -> TargetOptions:
     return replace(options, method="POST")
 
 
-def _refuse_options_of_applications(options: TargetOptions) -> None:
-    given = {
-        "--path": options.path,
-        "--method": options.method,
-        "--body": options.body,
-        "--use-my-server-config": options.keep_environment or None,
-        "--ready-within": options.ready_within,
-        "--strategy": options.strategies or None,
-    }
-    if option := next((option for option, value in given.items() if value is not None), None):
-        raise BadInputError(f"{option} needs an application, such as shop.main:app")
-
-
 def _named_suite(names: Sequence[str], options: TargetOptions, *, quick: bool) -> Suite:
     urls = [name for name in names if re.match(r"https?://", name)]
-    of_urls = {
-        "--ping": options.ping,
-        "--header": options.headers or None,
-        "--setup": options.setup or None,
-        "--stream": options.stream,
-        "--events": options.events,
-        "--first": options.first,
-        "--status": options.status,
-        "--ignore": options.ignored or None,
-        "--any-body": options.any_body or None,
-    }
-    for option, value in of_urls.items():
-        if value is not None and not urls:
-            raise BadInputError(f"{option} needs an application, such as shop.main:app, or the URL of a server")
+    if not urls:
+        options.refuse(OF_URLS, "an application, such as shop.main:app, or the URL of a server")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
     if quick and not files:
         raise BadInputError("--quick needs a suite with a quick version, such as suites/wsgi")

@@ -55,6 +55,7 @@ class Target:
     needs: tuple[str, ...] = ()  # programs and services
     ready_within_s: float | None = None  # None: the value of the suite
     prepare: tuple[str, ...] = ()  # command to run in the target's environment before its first start
+    reload: tuple[str, ...] = ()  # command that reloads the server; empty: SIGHUP does
     headers: tuple[tuple[str, str], ...] = ()  # headers required in each correct response
     warm_up: WarmUp | None = None  # None: the value of the suite
     requests_path: str = ""  # empty: the path of the suite

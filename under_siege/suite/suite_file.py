@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
-from under_siege.host.docker_run import run_command
+from under_siege.host.docker_run import container_command
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
@@ -245,6 +245,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         needs=tuple(table.needs),
         ready_within_s=None if table.ready_within is None else float(table.ready_within),
         prepare=table.prepare,
+        reload=table.reload,
         headers=tuple((header, str(value)) for header, value in table.headers.items()),
         warm_up=None if table.warm_up is None else warm_up(f"{key}.warm_up", table.warm_up),
         requests_path=table.path,
@@ -254,7 +255,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
             f"{key}.path needs a single path under [load]; remove it, or files, requests_file and paths"
         )
     with prefixed(f"{key}.command"):
-        run_command(command)
+        container_command(command)
 
     expanded_path(table.path, f"{key}.path")  # raises BadInputError if a variable is not set
     if command and not url:
@@ -268,7 +269,8 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
 def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:
     """Return the target with the axes on which it depends; add the services in its placeholders to `needs`."""
     variables = [text for pair in target.environment for text in pair]
-    names = placeholders(*target.command, *variables, *target.requirements, target.url, *target.prepare)
+    reload = filled_all(target.reload, {"pid": ""})  # the id of the main process is known when the server runs
+    names = placeholders(*target.command, *variables, *target.requirements, target.url, *target.prepare, *reload)
     own_axes = [axis for axis in axes if axis not in LOAD_AXES]
     for name in names:
         if name not in (*PLACEHOLDERS, *axes):

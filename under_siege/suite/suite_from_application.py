@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,20 @@ from under_siege.suite.suite import READY_WITHIN_S, Suite, UserApplication
 from under_siege.suite.suite_file import suite_from
 
 _LISTED_ROUTES = 5
+_THREADS = 8  # in each process of a server that has threads
 _REFUSED_ROUTES = 12  # maximum number of routes in an error
 _WITH_BODY = ("POST", "PUT", "PATCH")  # methods whose requests have a body by default
 _PARAMETER = r"(?<!\$)\{\w+(?::\w+)?\}|<(?:\w+:)?\w+>"  # in the path of a route, but not a variable such as ${TOKEN}
 _AXES = ("{users}", "{workers}", "{threads}")  # placeholders of a suite, which are replaced
 _BARE_KEY = re.compile(r"[\w-]+", re.ASCII)  # in TOML
+OF_APPLICATIONS = ("path", "method", "body", "keep_environment", "ready_within", "strategies")
+OF_URLS = ("ping", "headers", "setup", "stream", "events", "first", "status", "ignored", "any_body")  # and applications
+_NAMES = {  # of options whose field has another name
+    "headers": "header",
+    "ignored": "ignore",
+    "strategies": "strategy",
+    "keep_environment": "use-my-server-config",
+}
 # A server may take this many times as long to start as the import took alone, because workers share CPUs.
 SLOWEST_START = 3
 
@@ -62,6 +71,7 @@ class TargetOptions:
     method: str | None = None  # None: POST with a body, otherwise GET
     body: str | None = None  # JSON, or other text
     headers: tuple[str, ...] = ()  # such as `Authorization: Bearer ${TOKEN}`
+    setup: tuple[str, ...] = ()  # such as `POST /login {"user": "ann"}`
     pythons: tuple[str, ...] = ()
     keep_environment: bool = False
     ready_within: str | None = None
@@ -71,11 +81,16 @@ class TargetOptions:
     status: int | None = None  # status of the correct response; None: 200
     ignored: tuple[str, ...] = ()  # fields of JSON responses that may differ, such as `items.*.id`
     any_body: bool = False  # whether only the status is checked
-    setup: tuple[str, ...] = ()  # such as `POST /login {"user": "ann"}`
     strategies: tuple[
         str, ...
     ] = ()  # members of `what_if.STRATEGIES`; empty: all servers, and all strategies that differ
     tell: Callable[[str], None] = lambda _: None
+
+    def refuse(self, names: Collection[str], needed: str) -> None:
+        """Raise BadInputError if one of these options is given, because it needs something else."""
+        for each in fields(self):
+            if each.name in names and getattr(self, each.name) != each.default:
+                raise BadInputError(f"--{_NAMES.get(each.name, each.name).replace('_', '-')} needs {needed}")
 
     def expect_table(self) -> dict[str, Any]:
         """Return the keys of [expect]; raise BadInputError if two options contradict each other."""
@@ -84,13 +99,16 @@ class TargetOptions:
         given = {"status": self.status, "ignore": list(self.ignored), "body": ANY if self.any_body else None}
         return {key: value for key, value in given.items() if value}
 
+    def load_table(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Return the keys of [load] besides those of the request; raise BadInputError for an invalid option."""
+        table = {"headers": {**headers, **self.header_table()}, "setup": [setup_table(text) for text in self.setup]}
+        self.read_stream()
+        given = {"stream": self.stream, "events": self.events, "first": self.first}
+        return table | {key: value for key, value in given.items() if value is not None}
+
     def read_stream(self) -> Stream | None:
         """Return how to read a stream, or None for whole responses; raise BadInputError for an invalid option."""
-        if self.stream is not None:
-            return stream_of(self.stream, self.events, self.first, "--")
-        if option := next((name for name in ("events", "first") if getattr(self, name) is not None), ""):
-            raise BadInputError(f"--{option} needs --stream sse, --stream lines or --stream chunks")
-        return None
+        return stream_of(self.stream, self.events, self.first, "--")
 
     def header_table(self) -> dict[str, str]:
         """Return the headers by name; raise BadInputError for a header without a colon."""
@@ -104,18 +122,18 @@ class TargetOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedSuite:
-    """A suite for an application, and the environment in which it was inspected."""
+class ApplicationTables:
+    """The tables of a suite for an application, and the environment in which it was inspected."""
 
-    text: str
+    data: dict[str, Any]
     application: Application
     environment: UserEnvironment
     servers: list[Deployment]
-    python: str  # value for --python if the suite doesn't name the Python, or an empty string
+    python: str  # value for --python if the tables don't name the Python, or an empty string
 
 
 def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_twin: bool = True) -> Suite:
-    """Return the suite that `init` would write for the application in this folder, changed by the options.
+    """Return the suite for the application in this folder.
 
     Args:
         has_twin: whether to compare the servers of Django's application for the other interface, too.
@@ -126,33 +144,110 @@ def suite_of_application(app: str, folder: Path, options: TargetOptions, *, has_
     expanded_path(options.path or "", "--path")  # raises BadInputError if a variable is not set
     if options.ping is not None:
         ping_path("--ping", options.ping)
-    first = generated_suite(app, Path("suite.toml"), folder, options, has_twin=has_twin)
-    data: dict[str, Any] = tomllib.loads(first.text)
-    data["load"]["headers"] = data["load"].get("headers", {}) | options.header_table()
-    data["load"]["setup"] = [setup_table(text) for text in options.setup]
-    if options.read_stream():
-        given = {"stream": options.stream, "events": options.events, "first": options.first}
-        data["load"] |= {key: value for key, value in given.items() if value is not None}
-    data["expect"] = data.get("expect", {}) | options.expect_table()
-    if options.ping is not None:
-        data["ping"] = {"path": options.ping}
-    if first.python:
-        data["python"] = first.python
-    data["keep_environment"] = options.keep_environment
+    tables = tables_of(app, folder, options, has_twin=has_twin)
+    data, application = tables.data, tables.application
+    if tables.python:
+        data["python"] = tables.python
     if inherited := os.environ.get("PYTHONPATH"):  # as for the inspection
-        paths = [first.application.import_from, inherited]
-        data["environment"] = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    moved = what_if.moved(first.application, first.servers, data["load"], options.strategies, folder)
+        data["environment"] = {"PYTHONPATH": os.pathsep.join(filter(None, [application.import_from, inherited]))}
+    moved = what_if.moved(application, tables.servers, data["load"], options.strategies, folder)
     if moved is not None:
-        data["servers"] |= what_if.server_tables(moved, first.application, data)
-    app = app if app.partition(":")[2] else first.application.name
-    suite = suite_from(data, folder / "suite.toml", app)
+        data["servers"] |= what_if.server_tables(moved, application, data)
+    suite = suite_from(data, folder / "suite.toml", app if app.partition(":")[2] else application.name)
     suite = suite if moved is None else what_if.with_strategies(suite, moved)
-    described = _user_application(first, suite, data, folder)
+    described = _user_application(tables, suite, folder)
     if moved is not None and moved.route.is_chosen and options.path is None:
         note = f"{moved.route.path} was chosen, because it needs no parameters; to measure another route, use --path"
         described = replace(described, notes=(*described.notes, note))
     return replace(suite, application=described)
+
+
+def suite_text(app: str, file: Path, folder: Path, options: TargetOptions) -> tuple[str, str]:
+    """Return the text of a suite file for an application, and the value for --python that it needs, if any.
+
+    Raises:
+        BadInputError: the application can't be imported, or an option is invalid.
+    """
+    tables = tables_of(app, folder, options)
+    template = Path(__file__).with_name("suite_from_application.toml.jinja").read_text(encoding="utf-8")
+    routes = named(tables.application.work()[:_LISTED_ROUTES])
+    text = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+        tables.data,
+        toml=_toml,
+        program=PROGRAM,
+        file=file,
+        folder=os.path.relpath(folder, (folder / file).parent),
+        module=tables.application.name.partition(":")[0],
+        routes=", ".join(re.sub(r"[^\x20-\x7e]", "?", route) for route in routes),
+        tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
+    )
+    return text, tables.python
+
+
+def tables_of(app: str, folder: Path, options: TargetOptions, *, has_twin: bool = True) -> ApplicationTables:
+    """Return the tables of a suite for `module:name`.
+
+    Raises:
+        BadInputError: it can't be imported, is no application, or an option is invalid.
+    """
+    if not is_application(app):
+        raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
+    if ".py:" in app:
+        raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
+    if options.path is not None and (
+        names := [each for each in re.findall(_PARAMETER, options.path) if not _is_filled(each, options)]
+    ):
+        example = re.sub(_PARAMETER, lambda found: found[0] if _is_filled(found[0], options) else "20", options.path)
+        raise BadInputError(f"--path {options.path}: {names[0]} stands for a value; put one in, such as {example}")
+    if options.path is not None and not is_path(options.path):
+        raise invalid_value("--path", options.path, PATH)
+    refuse_absent(app, folder)
+    environment = user_environment(folder, options.pythons)
+    refuse_absent(app, folder, environment.requirements)
+    python = installed_python(environment, folder, options.tell)
+    limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
+    application = inspected(app, python.path, folder, limit_s)
+    servers = list(deployments_of(application if has_twin else msgspec.structs.replace(application, twin="")))
+    if not servers:
+        raise BadInputError(
+            f"{application.name}: no server can run this application; write a suite with your own commands"
+        )
+    if application.host is None:
+        raise BadInputError(f"{application.name} accepts no host: add 127.0.0.1 to ALLOWED_HOSTS in its settings")
+    load, ready_within = _request(options, application), _ready_within(application, options)
+    headers = {"Host": application.host} if application.host else {}
+    ping = application.ping() if options.ping is None else options.ping
+    is_inside = environment.python.startswith(f"{folder.resolve()}{os.sep}") and not options.pythons
+    workers = [1, max(2, min(server_cpus(), 8))]
+    data = {
+        "title": f"How should {application.name.partition(':')[0]} be deployed?",
+        "requirements": list(environment.requirements),
+        "keep_environment": options.keep_environment,
+        "environment": {"PYTHONPATH": application.import_from} if application.import_from else {},
+        "load": {**load, **options.load_table(headers), "users": [USERS]},
+        "expect": options.expect_table(),
+        "axes": {"workers": workers, **({"threads": [_THREADS]} if "{threads}" in str(servers) else {})},
+        "servers": {
+            each.name: {
+                "title": each.title,
+                "command": each.command,
+                "additions": missing([each], application.servers),
+                **({"ready_within": ready_within} if ready_within else {}),
+            }
+            for each in servers
+        },
+    }
+    if ping is not None:
+        data["ping"] = {"path": ping}
+    if is_inside:
+        data["python"] = os.path.relpath(environment.python, folder.resolve())
+    is_named = is_inside or environment.python == sys.executable
+    return ApplicationTables(data, application, environment, servers, "" if is_named else environment.python)
+
+
+def _is_filled(parameter: str, options: TargetOptions) -> bool:
+    """Return whether a parameter in a path is a placeholder that the load fills."""
+    return parameter in _AXES or bool(names_in(parameter, has_setup=bool(options.setup)))
 
 
 def _request(options: TargetOptions, application: Application) -> dict[str, Any]:
@@ -208,7 +303,7 @@ def _unchosen(application: Application, why: str) -> BadInputError:
 
 
 def _toml(value: Any) -> str:
-    """Return a body in TOML; as JSON text if TOML has no such value, such as `null`."""
+    """Return a value in TOML; as JSON text if TOML has no such value, such as `null`."""
     with contextlib.suppress(ValueError, RecursionError):
         text = _toml_value(value)
         if tomllib.loads(f"value = {text}")["value"] == value and text.encode():
@@ -269,15 +364,15 @@ def _endings(apps: Sequence[str]) -> list[str]:
     return ["-".join(word for word in each if word not in shared) for each in words]
 
 
-def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, Any], folder: Path) -> UserApplication:
+def _user_application(tables: ApplicationTables, suite: Suite, folder: Path) -> UserApplication:
     """Describe what was chosen for the user, so that the result can say it."""
-    application, notes = first.application, []
+    application, notes = tables.application, []
     if additions := list(dict.fromkeys(name for target in suite.targets for name in target.additions)):
         notes.append(
             f"{listed(additions)} {'was' if len(additions) == 1 else 'were'} installed for this benchmark only; "
-            f"{first.environment.found} is unchanged"
+            f"{tables.environment.found} is unchanged"
         )
-    host = data["load"]["headers"].get("Host")
+    host = tables.data["load"]["headers"].get("Host")
     if host and host == application.host:
         notes.append(f"requests have the header Host: {host}, because the application refuses {HOST}")
     if application.needs_loop:
@@ -292,84 +387,8 @@ def _user_application(first: GeneratedSuite, suite: Suite, data: Mapping[str, An
         notes.append(f"{file} was imported: changes in this folder count only after the next installation")
     routes = tuple(named(application.routes))
     return UserApplication(
-        application.name, routes, first.environment.found, tuple(notes), copies, application.needs_loop
+        application.name, routes, tables.environment.found, tuple(notes), copies, application.needs_loop
     )
-
-
-def generated_suite(
-    app: str, file: Path, folder: Path, options: TargetOptions, *, has_twin: bool = True
-) -> GeneratedSuite:
-    """Return a suite for `module:name`; raise BadInputError if it can't be imported or is no application."""
-    if not is_application(app):
-        raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
-    if ".py:" in app:
-        raise BadInputError(f"{app!r}: expected a module, without .py: {app.replace('.py:', ':')}")
-    if options.path is not None and (
-        names := [each for each in re.findall(_PARAMETER, options.path) if not _is_filled(each, options)]
-    ):
-        example = re.sub(_PARAMETER, lambda found: found[0] if _is_filled(found[0], options) else "20", options.path)
-        raise BadInputError(f"--path {options.path}: {names[0]} stands for a value; put one in, such as {example}")
-    if options.path is not None and not is_path(options.path):
-        raise invalid_value("--path", options.path, PATH)
-    refuse_absent(app, folder)
-    environment = user_environment(folder, options.pythons)
-    refuse_absent(app, folder, environment.requirements)
-    python = installed_python(environment, folder, options.tell)
-    limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
-    application = inspected(app, python.path, folder, limit_s)
-    app = app if app.partition(":")[2] else application.name
-    servers = list(deployments_of(application if has_twin else msgspec.structs.replace(application, twin="")))
-    if not servers:
-        raise BadInputError(f"{app}: no server can run this application; write a suite with your own commands")
-    if application.host is None:
-        raise BadInputError(f"{app} accepts no host: add 127.0.0.1 to ALLOWED_HOSTS in its settings")
-    is_inside = environment.python.startswith(f"{folder.resolve()}{os.sep}") and not options.pythons
-    text = _text(app, file, folder, application, environment, servers, options, is_inside=is_inside)
-    is_named = is_inside or environment.python == sys.executable
-    return GeneratedSuite(text, application, environment, servers, "" if is_named else environment.python)
-
-
-def _is_filled(parameter: str, options: TargetOptions) -> bool:
-    """Return whether a parameter in a path is a placeholder that the load fills."""
-    return parameter in _AXES or bool(names_in(parameter, has_setup=bool(options.setup)))
-
-
-def _text(
-    app: str,
-    file: Path,
-    folder: Path,
-    application: Application,
-    environment: UserEnvironment,
-    servers: list[Deployment],
-    options: TargetOptions,
-    *,
-    is_inside: bool,
-) -> str:
-    request = _request(options, application)
-    template = Path(__file__).with_name("suite_from_application.toml.jinja").read_text(encoding="utf-8")
-    text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
-        users=USERS,
-        app=app,
-        program=PROGRAM,
-        file=file,
-        module=app.partition(":")[0],
-        folder=json.dumps(os.path.relpath(folder, (folder / file).parent)),
-        python=json.dumps(os.path.relpath(environment.python, folder.resolve())) if is_inside else "",
-        requirements=json.dumps(environment.requirements) if environment.requirements else "",
-        import_from=application.import_from,
-        host=application.host,
-        ready_within=_ready_within(application, options),
-        method=request.get("method", GET.method),
-        path=request["path"],
-        body=_toml(request["body"]) if "body" in request else "",
-        is_json=not isinstance(request.get("body"), str),
-        routes=", ".join(re.sub(r"[^\x20-\x7e]", "?", route) for route in named(application.work()[:_LISTED_ROUTES])),
-        tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
-        ping=application.ping(),
-        servers=[(each, json.dumps(each.command), missing([each], application.servers)) for each in servers],
-        most=max(2, min(server_cpus(), 8)),
-    )
-    return text
 
 
 def _ready_within(application: Application, options: TargetOptions) -> str:

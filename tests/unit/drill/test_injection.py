@@ -84,6 +84,9 @@ class Context(FaultContext):
 
         yield outcomes
 
+    async def gets_a_stream(self, _limit_s: float) -> bool:
+        return False
+
     async def recovers_within(self, _limit_s: float) -> bool:
         return True
 

@@ -89,6 +89,26 @@ def test_pings_that_are_refused_at_once_do_not_look_fast() -> None:
     assert outcome.mark == DEAD
 
 
+@pytest.mark.parametrize(
+    ("gap_s", "gone", "new_s", "expected"),
+    [(0.0, 0, 0.5, OK), (0.0, 1, 0.5, HURT), (1.5, 0, 0.5, HURT), (0, 0, -1, HURT)],
+)
+def test_a_reload_must_lose_nothing_answer_all_the_time_and_start_new_processes(
+    gap_s: float, gone: int, new_s: float, expected: str
+) -> None:
+    (outcome,) = outcomes(incident("reload", gap_s=gap_s, gone=gone, new_s=new_s))
+    assert outcome.mark == expected
+    assert outcome.figures["lost"] == gone
+    assert outcome.figures["gap_s"] == pytest.approx(max(gap_s, 1 / RATE), abs=1 / RATE)
+
+
+def test_a_reload_whose_new_processes_are_unknown_is_not_marked_for_it() -> None:
+    memory = {"memory_bytes": 3e7, "memory_before_bytes": 2e7}
+    (outcome,) = outcomes(incident("reload", **memory))
+    assert outcome.mark == OK
+    assert cell(outcome).in_terminal == "0\n25 ms\n? / ?\n30 MB (150 %)"
+
+
 def result(*found: Incident) -> Result:
     one = result_of([])
     one.incidents.extend(found)
@@ -248,8 +268,8 @@ def test_the_recovery_check_needs_responses_from_every_process_and_ends_at_a_wro
     assert sent is None or len(one.processes) == sent
 
 
-STOP = {"begun": 2, "begun_lost": 0, "exit": 0, "exit_s": 0.5}
-LONG = {"begun": 2, "begun_lost": 2, "exit": 0, "exit_s": 5.0}
+STOP = {"asked": 8, "answered": 2, "begun": 2, "begun_lost": 0, "exit": 0, "exit_s": 0.5}
+LONG = {"asked": 8, "answered": 0, "begun": 2, "begun_lost": 2, "exit": 0, "exit_s": 5.0}
 LEAVE = {"cpu_s": 0.2, "asked_cpu_s": 2.5, "task_s": 0.1, "next_s": 0.2}
 STREAMS = {"on_s": 0.1, "cpu_s": 0.1, "rest_cpu_s": 2.0, "memory_bytes": 0}
 OVERLOAD = {"answered": 80, "refused": 0, "lost": 0, "late": 0, "wrong": 0, "done_s": 4.0, "quick_s": 0.1}
@@ -266,6 +286,15 @@ MARKS = {
     "graceful shutdown": (incident("stop", **STOP), OK),
     "request lost at shutdown": (incident("stop", **STOP | {"begun_lost": 1}), HURT),
     "shutdown ended by an alarm": (incident("stop", **STOP | {"exit": -14}), HURT),
+    "shutdown that ends with its signal": (incident("stop", **STOP | {"exit": -15}), OK),
+    "endless streams cut off in time": (incident("stop_streams", **LONG, ends_in_time=0.0), OK),
+    "endless streams cut off late": (incident("stop_streams", **LONG | {"exit_s": 30.0}, ends_in_time=0.0), HURT),
+    "short streams cut off": (incident("stop_streams", **LONG, ends_in_time=1.0), HURT),
+    "short streams completed": (incident("stop_streams", **STOP, ends_in_time=1.0), OK),
+    "never shut down because of streams": (
+        incident("stop_streams", begun=2, begun_lost=2, exit_s=35.0, ends_in_time=0.0),
+        DEAD,
+    ),
     "never shut down": (incident("stop", begun=2, begun_lost=0, exit_s=15.0), DEAD),
     "long request dropped in time": (incident("stop_long", **LONG), OK),
     "long request dropped late": (incident("stop_long", **LONG | {"exit_s": 9.0}), HURT),
@@ -361,7 +390,7 @@ def test_selecting_a_fault_also_selects_the_control_and_related_faults() -> None
     assert names_of([]) == list(FAULTS)
     assert names_of(["worker"]) == [CONTROL, "worker", "jobs_worker"]
     assert names_of(["server"]) == [CONTROL, "jobs_server"]
-    assert names_of(["stop"]) == [CONTROL, "stop", "stop_long"]
+    assert names_of(["stop"]) == [CONTROL, "stop", "stop_long", "stop_streams"]
 
 
 def test_every_server_gets_every_fault_and_repeated_faults_occur_in_every_round() -> None:
@@ -377,7 +406,7 @@ def test_a_chain_of_faults_has_one_server_begins_with_the_control_and_ends_with_
     for chain in chains(plan, selected([])):
         assert len({case for case, _ in chain}) == 1
         names = [one.fault for _, one in chain]
-        ends = [name in {"stop", "stop_long", "endless", "jobs_server"} for name in names]
+        ends = [name in {"stop", "stop_long", "stop_streams", "endless", "jobs_server"} for name in names]
         assert ends == [False] * (len(chain) - 1) + [True]
         assert CONTROL not in names[1:]
     only, _ = drill_plan(suite_of(["2"]), ["slow"], {"python": [sys.executable]}, rounds=1, seed=1)

@@ -21,8 +21,15 @@ CASES = [
 ]
 
 
-def searched(tasks_at_once: Callable[[int, int], int], most: int = 16) -> Result:
-    """Return the result of a search on a server that performs this many tasks at once with workers and threads."""
+def searched(
+    tasks_at_once: Callable[[int, int], int], most: int = 16, fails: Callable[[int, bool], bool] = lambda *_: False
+) -> Result:
+    """Return the result of a search on a server that performs this many tasks at once with workers and threads.
+
+    Args:
+        most: the highest number of workers that fits into the memory.
+        fails: whether this number of workers does not start, given whether it is tried again.
+    """
     records: list[Any] = []
     for round_ in range(1, 11):
         cases = wanted(CASES, SEARCHED, result_of(records)).cases
@@ -31,6 +38,8 @@ def searched(tasks_at_once: Callable[[int, int], int], most: int = 16) -> Result
         for case in cases:
             workers, threads = int(case.get("workers") or 0), int(case.get("threads") or 0)
             failure = None if workers <= most else Failure(OUT_OF_MEMORY, "out of memory")
+            if fails(workers, any(record.values == dict(case.values) for record in records)):
+                failure = NOT_READY
             record = record_of(
                 "gthread", round_, workers=tasks_at_once(workers, threads), values=dict(case.values), failure=failure
             )
@@ -68,14 +77,31 @@ def test_settings_that_cannot_be_better_are_not_measured() -> None:
     assert measured == {(1, 2), (2, 2), (1, 8)}
 
 
-def test_a_start_that_failed_once_does_not_end_the_search() -> None:
-    result = searched(lambda workers, _: workers)
-    without = [record for record in result.records if record.values["workers"] <= 2 and record.values["threads"] == 2]
-    for record in without:
-        if record.values["workers"] == 1:
-            record.failure = Failure("not_ready", "not ready within 10 s")
-    following = wanted(CASES, SEARCHED, result_of(without)).cases
-    assert (4, 2) in {(case.get("workers"), case.get("threads")) for case in following}
+NOT_READY = Failure("not_ready", "not ready within 10 s")
+
+
+def test_a_start_that_failed_is_tried_again_once_and_its_second_try_counts() -> None:
+    once = searched(lambda workers, _: workers, fails=lambda workers, is_again: workers == 2 and not is_again)
+    rounds = [record.failure for record in once.records if record.values["workers"] == 2]
+    assert rounds.count(NOT_READY) == len({record.values["threads"] for record in once.records})
+    assert recommended(once).get("workers") == 16
+    twice = searched(lambda workers, _: workers, fails=lambda workers, _: workers == 2)
+    tried = [(record.values["workers"], record.values["threads"]) for record in twice.records]
+    assert tried.count((2, 2)) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_the_search_passes_over_a_number_of_workers_that_never_starts(workers: int) -> None:
+    result = searched(lambda workers, _: workers, fails=lambda count, _: count == workers)
+    assert recommended(result).get("workers") == 16
+    result = searched(lambda *_: 1, fails=lambda count, _: count == workers)
+    assert max(int(record.values["workers"]) for record in result.records) <= 2 * max(2, workers)
+
+
+def test_a_search_ends_if_nothing_starts() -> None:
+    result = searched(lambda *_: 1, fails=lambda *_: True)
+    tried = [(record.values["workers"], record.values["threads"]) for record in result.records]
+    assert sorted(tried) == sorted([(1, 2), (2, 2), (1, 8)] * 2)
 
 
 def test_nothing_is_measured_with_more_workers_than_fit_into_the_memory() -> None:

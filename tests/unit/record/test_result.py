@@ -22,7 +22,7 @@ from under_siege.compare.diff import check_comparable, compare_results
 from under_siege.compare.view import view
 from under_siege.record.files import decompressed, read_limited
 from under_siege.record.record import Machine, Trace, TracedRequests
-from under_siege.record.result import SCHEMA, BadResultError, Result, load, save
+from under_siege.record.result import SCHEMA, BadResultError, GrowingFile, Items, Result, load, save
 from under_siege.show.formats import rendered
 
 RESULT = TESTS / "data" / "result.json"
@@ -64,6 +64,41 @@ def test_a_saved_result_is_loaded_unchanged(name: str, tmp_path: Path) -> None:
     assert load(tmp_path / name) == result
     assert [path.name for path in tmp_path.iterdir()] == [name]  # no temporary file is left
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
+
+
+def grown(path: Path, result: Result) -> list[bytes]:
+    """Add the records of a result to a file, one at a time; return the contents of the file after each."""
+    growing, so_far, contents = GrowingFile(path), msgspec.structs.replace(result, records=[]), list[bytes]()
+    for record in result.records:
+        (added := Items.of(record)).add_to(so_far)
+        growing.save(so_far, added)
+        contents.append(path.read_bytes())
+        assert load(path) == so_far
+    return contents
+
+
+@pytest.mark.parametrize("name", ["r.json", "r.json.gz"])
+def test_each_record_of_a_run_is_saved_once_and_a_run_that_is_killed_loses_none(name: str, tmp_path: Path) -> None:
+    result = result_of([record_of("1_a", round_) for round_ in (1, 2, 3)])
+    path = tmp_path / name
+    path.write_text("an earlier result")
+    first, second, third = grown(path, result)
+    assert second.startswith(first)
+    assert third.startswith(second)
+    path.write_bytes(third[:-9])  # killed while it appended the last record
+    assert load(path) == msgspec.structs.replace(result, records=result.records[:2])
+    path.write_bytes(third + b'{"records": 3}\n')
+    rejected(path)
+
+
+def test_a_file_that_another_program_changes_during_a_run_is_written_as_a_whole(tmp_path: Path) -> None:
+    result, path = result_of([record_of("1_a", round_) for round_ in (1, 2)]), tmp_path / "r.json"
+    growing = GrowingFile(path)
+    growing.save(result, Items())
+    for change in (path.unlink, lambda: path.write_bytes(path.read_bytes()[:-9])):
+        change()
+        growing.save(result, Items.of(result.records[1]))
+        assert load(path) == result
 
 
 def test_a_compressed_result_is_recognized_by_its_content(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The request to an application: nothing but GET is sent unless its owner chooses it."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from command import invoke
 
 from common.errors import BadInputError
+from under_siege.run.command import run
 from under_siege.suite import suite_from_application
 from under_siege.suite.application import Application
 from under_siege.suite.selection import suite_of
@@ -175,6 +177,17 @@ def test_an_invalid_setup_causes_a_one_line_error(text: str, app_with: MakeApp) 
         assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
         assert 'such as POST /login {"user": "ann"}' in ran.stderr
     assert "--setup needs an application" in invoke("run", "2", "--setup", "GET /").stderr
+
+
+def test_every_option_that_describes_an_application_is_refused_for_a_strategy_by_its_own_name() -> None:
+    options = {option.name: option for option in run.params}
+    for field in dataclasses.fields(TargetOptions):
+        if field.name not in ("pythons", "tell"):
+            option = options[field.name]
+            values = {"stream": ["sse"], "status": ["201"], "method": ["GET"], "strategies": ["none"]}
+            given = values.get(field.name, [] if option.is_flag else ["x"])
+            ran = invoke("run", "2", option.opts[0], *given)
+            assert ran.stderr.startswith(f"bench.py: {option.opts[0]} needs an application"), field.name
 
 
 def test_a_method_needs_an_application() -> None:

@@ -58,7 +58,7 @@ def test_each_request_of_a_mix_has_its_method_body_status_and_weight_and_the_hea
 
 def test_siege_gets_the_requests_in_the_order_of_the_request_file(suite_with) -> None:
     load = suite_with(mixed('order = "file"')).load
-    spec = LoadSpec(1, 1.0, "http://here/", mix=LoadSpec.of(load, 1).mix, order=tuple(load.order(7)))
+    spec = LoadSpec(load, 1, 1.0, "http://here/", order=tuple(load.order(7)))
     urls = str(DRIVERS["siege"].files(spec)["urls.txt"]).splitlines()
     assert [url.split()[0] for url in urls] == [*["http://here/a?x=1"] * 3, "http://here/b", "http://here/c"]
 
@@ -166,7 +166,7 @@ WRONG = {  # keys of [load], and the words of the error that matter
     STREAM
     + 'first = "choices[0"': "load.first = 'choices[0': expected a path such as choices.0.delta.content, or a reg",
     STREAM + "first = '/(/'": "load.first = '/(/': expected a regular expression between slashes",
-    'first = "n"': "first needs stream",
+    'first = "n"': "load.first needs load.stream: sse, lines or chunks",
     STREAM + 'task = "primes"': "stream",
 }
 

@@ -75,6 +75,8 @@ BAD = [
     '[servers.one]\ncommand = "serve \'x {port}"',
     '[servers.one]\ncommand = "serve {port} {size}"',
     SERVER + 'prepare = "make {size}"',
+    SERVER + 'reload = "make {size}"',
+    '[servers.one]\nurl = "http://127.0.0.1:1"\nreload = "make"',
     'prepare = "make {port}"\n' + SERVER,
     EXPECT + 'check = "look {port}"',
     SERVER + 'requirements = ["uvicorn = 3"]',
