@@ -170,6 +170,14 @@ def test_without_a_pull_request_nothing_is_compared_unless_a_base_is_given(runne
     assert not (runner.folder / "calls").exists()
 
 
+def test_the_action_refuses_arguments_with_an_open_quote(runner: Runner) -> None:
+    runner.add_recorded_bench(0)
+    refused = runner.run("Compare", {"app": "shop:app", "args": "--users 5 --require 'p99 < 1s"})
+    assert refused.returncode != 0
+    assert "quote" in refused.stderr
+    assert not (runner.folder / "words").exists()
+
+
 @pytest.mark.parametrize("inputs", [{}, {"app": "a:b", "suite": "suite.toml"}], ids=["neither", "both"])
 def test_the_action_needs_either_an_application_or_a_suite(inputs: dict[str, str], runner: Runner) -> None:
     ran = runner.run("Compare", inputs)

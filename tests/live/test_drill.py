@@ -128,6 +128,27 @@ def test_clients_of_streams_stay_until_the_server_ends(tmp_path: Path, monkeypat
     assert (outcome.figures.get("exit"), outcome.mark) == (None, DEAD)
 
 
+def test_memory_that_slow_readers_need_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ten clients read 8 MB slowly from a server that has them in memory once, or once for each client."""
+    monkeypatch.setattr(injection, "READ_S", 1.0)
+    script = TESTS / "servers" / "sends_much.py"
+    tables = (
+        f"[servers.{name}]\ncommand = '{sys.executable} {script} {{port}} {option}'\n"
+        for name, option in (("shares", ""), ("buffers", "--buffer"))
+    )
+    (tmp_path / "suite.toml").write_text('[ping]\npath = "/ping"\n' + "".join(tables))
+    found = run_drill(tmp_path, tmp_path / "suite.toml", "readers")
+    figures = {name: found[name, "readers"].figures for name in ("shares", "buffers")}
+    added = {name: one["memory_bytes"] - one["memory_before_bytes"] for name, one in figures.items()}
+    assert added["buffers"] > 40_000_000 > 20_000_000 > added["shares"]
+    assert found["buffers", "readers"].mark == HURT
+
+
+def test_small_responses_are_not_read_slowly(tmp_path: Path) -> None:
+    found = run_drill(tmp_path, write_suite(tmp_path, "/bytes/1000"), "readers")
+    assert found["scripted", "readers"].without == injection.Need.LARGE
+
+
 def reload_suite(folder: Path, servers: dict[str, str], more: str = "") -> Path:
     """Write a suite of servers that replace their worker with these options."""
     script, suite = TESTS / "servers" / "reloads.py", folder / "suite.toml"

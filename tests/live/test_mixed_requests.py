@@ -11,6 +11,7 @@ from load_specs import load_spec
 from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup, told_by_client
 from scripted_server import received, running, write_suite
 
+from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
@@ -114,6 +115,16 @@ def test_users_send_other_requests_in_each_round(mix: Path) -> None:
     sent = [[request for user, request in zip(one.user, one.request, strict=True) if user == 0] for one in rows]
     assert len(sent) == 2, ran.stderr
     assert sent[0][:20] != sent[1][:20]
+
+
+def test_a_goal_of_a_capacity_search_limits_one_request(mix: Path) -> None:
+    name = f"GET {PATHS[-1]}"
+    words = ("--goal", f"{name} p99 < 5s", "--time", "4s", "--out", "r.json", "--quiet")
+    ran = invoke("capacity", "suite.toml", *words, folder=mix)
+    step = StepMetrics(load(mix / "r.json").steps[0])
+    assert step.value("response_p99_s", name) is not None, ran.stderr
+    assert 0 < sum(step.rows.request == PATHS.index(PATHS[-1])) < len(step.rows)
+    assert "GET" in ran.stdout
 
 
 @pytest.mark.parametrize("words", [("trace",), ("drill", "--fault", "leave", "--rounds", "1")], ids=" ".join)

@@ -103,7 +103,7 @@ STUB_PYTHON = """
 case "$*" in
   *HOST_GNU_TYPE*) echo KIND ;;
   "-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
-  *"pip install"*) echo "$*" >>installed ;;
+  *"pip install"*) echo "$*" >>installed; echo "$PIP_SAYS" >&2; [[ -z $PIP_SAYS ]] ;;
 esac
 """
 
@@ -115,6 +115,22 @@ esac
 def test_setup_goes_on_without_the_packages_that_musl_lacks(
     kind: str, requirement: str, is_complete: bool, tmp_path: Path
 ) -> None:
+    made = set_up(tmp_path, kind)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "installed").read_text().endswith(f" {requirement}\n")
+    assert ("charts and profiles are left out" in made.stderr) is not is_complete
+
+
+def test_setup_without_a_network_causes_one_line_about_it(tmp_path: Path) -> None:
+    made = set_up(tmp_path, pip_says="WARNING: Retrying: Failed to establish a new connection: [Errno -3]\nERROR: none")
+    assert made.returncode == 2
+    lines = [line for line in made.stderr.splitlines() if "installing" not in line and "creating" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("setup: no package index can be reached")
+
+
+def set_up(tmp_path: Path, kind: str = "", pip_says: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a copy of scripts/setup with a stand-in for Python."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / "servers").mkdir()
     shutil.copy(ROOT / "scripts" / "setup", tmp_path / "scripts")
@@ -123,8 +139,5 @@ def test_setup_goes_on_without_the_packages_that_musl_lacks(
     for name in ("siege", "redis-server"):
         with_program(tmp_path, name, "")
     path = with_program(tmp_path, "stub-python", STUB_PYTHON.replace("KIND", kind))
-    env = {**os.environ, "PATH": path, "PYTHON": "stub-python"}
-    made = subprocess.run([str(tmp_path / "scripts" / "setup")], capture_output=True, text=True, env=env)
-    assert made.returncode == 0, made.stderr
-    assert (tmp_path / "installed").read_text().endswith(f" {requirement}\n")
-    assert ("charts and profiles are left out" in made.stderr) is not is_complete
+    env = {**os.environ, "PATH": path, "PYTHON": "stub-python", "PIP_SAYS": pip_says}
+    return subprocess.run([str(tmp_path / "scripts" / "setup")], capture_output=True, text=True, env=env)

@@ -18,10 +18,11 @@ from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed
 from under_siege.judge.goal import Goal, goal, required
 from under_siege.judge.metrics import OF_STREAMS
 from under_siege.judge.requirement_check import check_requirements
-from under_siege.measure.duration import Length, in_words
 from under_siege.measure.load_run import run_ceiling
 from under_siege.measure.plan import Plan, make_plan, new_record
+from under_siege.measure.run_time import in_words
 from under_siege.measure.session import Reporting, Session, run_session
+from under_siege.measure.siege_length import Length
 from under_siege.paths import PROGRAM, USERS
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, RateStep, Record

@@ -144,7 +144,10 @@ class StepMetrics:
         shares, cpus = self.shares, self.cpus
         if not shares["refused"] or shares["refused"] < max(shares[name] for name in OUTCOMES) or cpus is None:
             return False
-        lacks = (goal.figure == "availability_pct" or self.value(goal.figure) == math.inf for goal in self.missed)
+        lacks = (
+            goal.figure == "availability_pct" or self.value(goal.figure, goal.request) == math.inf
+            for goal in self.missed
+        )
         return cpus < HARDLY_BUSY and any(lacks)
 
     @property

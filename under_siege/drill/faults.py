@@ -46,6 +46,7 @@ MOST_LOST_BY_A_KILLED_WORKER = 1.0  # the request that the worker was running
 # Shares of the rate before the fault: a server is dead below LEFT_DEAD, and ok at or above LEFT_OK.
 LEFT_DEAD, LEFT_OK = 0.05, 0.3
 MOST_WASTED_CPU = 0.5  # tasks that use at most this share of their full CPU time count as cancelled
+MOST_PER_READER = 4_000_000  # bytes of memory; the limit of the system for a connection's own buffer
 TASKS_LONGER = 2.0  # maximum number of other tasks that the next request is allowed to wait for
 ENDED_BY_SIGTERM = (0, -signal.SIGTERM)  # uvicorn sends itself the signal once it has shut down
 LATEST_EXIT_S = 6.0  # graceful-shutdown period of a server, and one second in which it exits
@@ -131,6 +132,12 @@ def _mark_left(figures: Figures) -> str:
     return OK if left >= LEFT_OK else HURT
 
 
+def _mark_readers(figures: Figures) -> str:
+    """Return the mark for the rate of the others, but not OK if each slow reader needs more than MOST_PER_READER."""
+    mark = _mark_left(figures)
+    return HURT if mark == OK and _grown_bytes(figures) > MOST_PER_READER * injection.READERS else mark
+
+
 def _mark_jobs(figures: Figures) -> str:
     """Return DEAD if the server completes no new job, HURT if accepted jobs were lost, and OK otherwise."""
     if not figures["takes_new"]:
@@ -172,9 +179,12 @@ def _continued(figures: Figures) -> str:
     return f"{_time(figures['on_s'])} ({_time(cpu_s)} CPU)"
 
 
-def _added_memory(figures: Figures) -> str:
-    added_bytes = figures["memory_bytes"] or 0.0
+def _added_memory(added_bytes: float) -> str:
     return f"{'-' if added_bytes <= -5e5 else '+'}{formatting.megabytes(abs(added_bytes))}"  # not "-0 MB"
+
+
+def _grown_bytes(figures: Figures) -> float:
+    return (figures["memory_bytes"] or 0.0) - (figures["memory_before_bytes"] or 0.0)
 
 
 def _peak_memory(figures: Figures) -> str:
@@ -301,7 +311,7 @@ _ALL = (
         "leave_streams",
         f"{injection.STREAMS} leave streams",
         f"{injection.STREAMS} clients disconnect in the middle of their streams",
-        (("computes on for", _continued), ("memory", _added_memory)),
+        (("computes on for", _continued), ("memory", lambda figures: _added_memory(figures["memory_bytes"] or 0.0))),
         injection.leave_streams,
         _mark_leave_streams,
         needs=(Need.PROCESS,),
@@ -342,6 +352,16 @@ _ALL = (
         injection.send_incomplete_requests,
         _mark_left,
         under_load,
+    ),
+    Fault(
+        "readers",
+        f"{injection.READERS} slow readers",
+        f"{injection.READERS} clients that read {injection.READ_PER_S / 1000:g} kB/s of their responses, under load",
+        (("memory", lambda figures: _added_memory(_grown_bytes(figures))), RATE_LEFT, PINGS),
+        injection.read_slowly,
+        _mark_readers,
+        under_load,
+        needs=(Need.PROCESS,),
     ),
     Fault(
         "silent",

@@ -8,8 +8,8 @@ from under_siege.judge.estimators import Rows, waits
 from under_siege.record.record import Incident
 from under_siege.record.requests import CORRECT, FAILED_OUTCOMES, LOAD, PING
 
-# The rate before the fault is measured after the first SETTLE_S of the load. A server has recovered once its rate over
-# WINDOW_S is at least RECOVERED times the rate before the fault.
+# The rate before the fault is measured after the first SETTLE_S of the load, unless large responses need longer. A
+# server has recovered once its rate over WINDOW_S is at least RECOVERED times the rate before the fault.
 SETTLE_S = 0.3
 WINDOW_S = 0.5
 RECOVERED = 0.8
@@ -19,7 +19,7 @@ Figures = dict[str, float | None]
 def under_load(incident: Incident) -> Figures:
     """Return the rates before and after the fault and, if there were pings, their latency after the fault."""
     at_s = incident.fault_at_s or 0.0
-    before = rate_between(incident, SETTLE_S, at_s)
+    before = rate_between(incident, incident.seen.get("settled_s", SETTLE_S), at_s)
     after = rate_between(incident, at_s, incident.ended_s)
     figures: Figures = {"before_per_s": before, "after_per_s": after, "left": after / before if before else 0.0}
     if PING in incident.requests.sender:

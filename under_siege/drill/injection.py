@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import psutil
 
+from under_siege.drill.incident_metrics import answered_at_s
 from under_siege.drill.loaded_server import IDLE_CPUS, USERS, FaultContext, quick_s
 from under_siege.host.managed_process import GRACE_S, until
 from under_siege.host.resource_usage import used_cpu_s
@@ -42,6 +43,7 @@ class Need(StrEnum):
     JOBS = "it accepts no jobs"
     STREAM = "its responses are not streams"
     WHOLE = "its responses are streams"
+    LARGE = "its responses fit into the buffers of the system"
     CPU_OF_STREAMS = "its streams use too little CPU time to tell whether they go on"
 
 
@@ -209,6 +211,11 @@ LEAVERS, STAY_S = 25, 0.15  # number of clients that disconnect, and seconds unt
 FLOOD, FLOOD_LIMIT_S = 800, 30.0  # number of requests, and the timeout of each
 SLOW_CONNECTIONS = SILENT_CONNECTIONS = 50
 HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
+READERS, READ_PER_S, READ_S = 10, 1000, 3.0  # slow readers, the bytes that each reads per second, and for how long
+LONGEST_READ_S = 15.0  # timeout for one response per user before the fault, which large responses need for a rate
+LEAST_READ_BYTES = (
+    1_000_000  # smaller responses fit into the system's buffers, so that no server notices who reads them
+)
 SILENT_S = 10.0  # longest duration of silent connections; they end sooner if the rate is as before the fault
 LEAVE_CPU_S, FLOOD_CPU_S = 0.3, 0.01  # CPU time of a task for each of these faults
 CPU_LIMIT_S, IDLE_CHECKS = 30.0, 2  # timeout for the next request, and for IDLE_CHECKS idle checks in a row
@@ -361,3 +368,21 @@ async def open_silent_connections(context: FaultContext) -> None:
         async with context.users.incomplete_requests(SILENT_CONNECTIONS, b""):
             await asyncio.sleep(AFTER_FAULT_S)
             await context.recovers_within(SILENT_S)
+
+
+async def read_slowly(context: FaultContext) -> None:
+    """Let some clients read at READ_PER_S under load; measure the memory, the rate of the others, and pings."""
+    incident, seen = context.incident, context.incident.seen
+    is_stream = await context.gets_a_stream(CPU_LIMIT_S)
+    if not is_stream and context.users.largest_bytes < LEAST_READ_BYTES:
+        incident.without = Need.LARGE
+        return
+    async with context.under_load(), context.watching_memory():
+        await until(lambda: len(answered_at_s(incident)) >= USERS, LONGEST_READ_S)
+        seen["settled_s"] = context.now_s()  # all users are served from here on
+        await asyncio.sleep(READ_S)
+        await until(lambda: len(answered_at_s(incident)) >= 2 * USERS, LONGEST_READ_S)
+        seen["memory_before_bytes"] = seen["memory_bytes"]
+        before_s = context.mark_fault() - seen["settled_s"]
+        async with context.users.slow_readers(READERS, READ_PER_S):
+            await asyncio.sleep(before_s)  # the rates before and after are counted equally long

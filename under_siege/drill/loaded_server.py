@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -16,11 +17,12 @@ import aiohttp
 import psutil
 
 from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
+from under_siege.drill.task.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
-from under_siege.load.background import in_background
-from under_siege.load.http_client import HttpResponse, client, open_request, read_response
+from under_siege.load.background import cancel, in_background
+from under_siege.load.http_client import HttpResponse, client, open_request, raw_request, read_response
 from under_siege.load.pings import probing
 from under_siege.load.request import Request
 from under_siege.load.streams import BROKEN, read_stream
@@ -41,7 +43,6 @@ from under_siege.record.requests import (
     Requests,
     outcome_of,
 )
-from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.suite.expected_response import Expectation
 
 Filled = Callable[[str, Request], tuple[str, Request]]
@@ -49,6 +50,8 @@ _LONGEST_ID = 40  # maximum length of a process id in a header; longer values ar
 PAUSE_S = 0.01  # how long a user pauses after a request without a correct response, to avoid a flood of requests
 STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl")
 CONNECT_S = 2.0  # timeout for connecting
+READ_EVERY_S = 0.1  # pause between two reads of a slow reader
+READ_BUFFER_BYTES = 4096  # of the system for a slow reader; the usual one would read megabytes in advance
 
 
 class Users:
@@ -128,6 +131,11 @@ class Users:
         stream = self.expected.first_stream
         return stream is None or stream.most_events is stream.time_s is None
 
+    @property
+    def largest_bytes(self) -> int:
+        """Return the size of the largest response that is not a stream."""
+        return max((len(each.answer) for _, each in self.expected.each("") if not each.stream), default=0)
+
     async def read_to_end(self, requests: Requests, began_s: float, begins: Callable[[], None]) -> Outcome:
         """Read a response on a new connection until the server ends it, and return its outcome by status and framing.
 
@@ -172,6 +180,30 @@ class Users:
             return LATE
         except (aiohttp.ClientError, ValueError, OSError):
             return LOST
+
+    @contextlib.asynccontextmanager
+    async def slow_readers(self, count: int, bytes_per_s: int) -> AsyncIterator[None]:
+        """Send requests on new connections, and read their responses at this rate while the context is active."""
+        loop = asyncio.get_running_loop()
+
+        async def read() -> None:
+            url, request, _ = self.next_request()
+            parts = urlsplit(url)
+            with contextlib.suppress(OSError), socket.socket() as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READ_BUFFER_BYTES)
+                connection.setblocking(False)
+                await loop.sock_connect(connection, (parts.hostname, parts.port or 80))
+                await loop.sock_sendall(connection, raw_request(url, request))
+                data = b"."
+                while data:
+                    await asyncio.sleep(READ_EVERY_S)
+                    data = await loop.sock_recv(connection, max(1, round(bytes_per_s * READ_EVERY_S)))
+
+        readers = [asyncio.create_task(read()) for _ in range(count)]
+        try:
+            yield
+        finally:
+            await cancel(readers)
 
     @contextlib.asynccontextmanager
     async def incomplete_requests(self, count: int, sent: bytes) -> AsyncIterator[None]:

@@ -14,7 +14,8 @@ from under_siege.host.commands import CommandError, run_command
 from under_siege.host.ports import holders
 from under_siege.host.process_tree import catches
 from under_siege.load.background import in_background
-from under_siege.load.request import Request, filled_all
+from under_siege.load.http_client import raw_request
+from under_siege.load.request import filled_all
 from under_siege.record.record import CaseFailedError
 
 RELOAD_LIMIT_S = 60.0  # timeout until all old workers have ended; granian waits 3.5 s for each
@@ -120,19 +121,8 @@ async def _who_answers(context: FaultContext) -> set[psutil.Process]:
                         return set()
                     await asyncio.sleep(ACCEPT_LOOK_S)
                 processes = set(map(psutil.Process, pids))
-                writer.write(_raw(url, request))
+                writer.write(raw_request(url, request))
                 line = await reader.readline()
                 if re.match(rb"HTTP/1\.[01] %d\b" % status, line):
                     return processes
     return set()
-
-
-def _raw(url: str, request: Request) -> bytes:
-    """Return the bytes of a request, whose connection ends with the response."""
-    parts = urlsplit(url)
-    headers = {"Host": parts.netloc, "Accept-Encoding": "identity", "Connection": "close", **dict(request.headers)}
-    if request.body:
-        headers["Content-Length"] = str(len(request.body))
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
-    return "\r\n".join(lines).encode() + request.body

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from common.errors import BadInputError
 from under_siege.host.managed_process import offspring
 from under_siege.host.supervisor_client import another_supervisor
 from under_siege.paths import HOST
@@ -32,6 +33,18 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1  # linux/if.h
 _SETTINGS = Path("/proc/sys/net/ipv4")  # settings of the network namespace of the thread that opens them
 _FIRST_PORT = 32_768
+
+
+def check_loopback() -> None:
+    """Raise BadInputError if no process can connect to HOST, as in a new network namespace."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((HOST, 9))  # sends nothing
+    except OSError as error:
+        raise BadInputError(
+            f"{HOST} can't be reached ({error.strerror}), because the network interface lo is down; bring it up with: "
+            "ip link set lo up"
+        ) from None
 
 
 def claimed_port(first: int) -> socket.socket:

@@ -161,6 +161,17 @@ def open_request(
     )
 
 
+def raw_request(url: str, request: Request) -> bytes:
+    """Return the bytes of a request, whose connection ends with the response."""
+    parts = urlsplit(url)
+    headers = {"Host": parts.netloc, "Accept-Encoding": "identity", "Connection": "close", **dict(request.headers)}
+    if request.body:
+        headers["Content-Length"] = str(len(request.body))
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode() + request.body
+
+
 async def must_accept_connections(url: str) -> None:
     """Open a connection and close it; raise ConnectionError if nothing is listening."""
     parts = urlsplit(url)

@@ -38,7 +38,7 @@ from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, u
 from under_siege.load.answer_check import check_interval_s
 from under_siege.load.client import Client, ClientOutput, must_be_set_up, setup_line
 from under_siege.load.tool import LoadSpec, ToolOutput
-from under_siege.measure.duration import Length
+from under_siege.measure.siege_length import Length
 from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, tool_failure

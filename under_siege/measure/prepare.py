@@ -34,7 +34,7 @@ from under_siege.load.streams import (
     reported_error,
     reports_error,
 )
-from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
+from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
 from under_siege.measure.server_readiness import remedy_for, until_ready
@@ -457,7 +457,7 @@ async def _answers(
     may contain a clock, and by one of another process, which may have another id. If users send different requests,
     the response to another user follows, too.
     """
-    async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
+    async with client() as session, running(plan, case, None, services) as server:
         await server.while_alive(until_ready(server, session))
         await server.while_alive(server.set_up(session))
         found = []
@@ -486,7 +486,7 @@ async def _answers(
             for one, (answers, _) in zip(wanted, found, strict=True):
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
-        async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
+        async with client() as session, running(plan, case, None, services) as server:
             await server.while_alive(until_ready(server, session))
             await server.while_alive(server.set_up(session))
             for one, answers in may_vary:

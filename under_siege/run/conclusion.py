@@ -281,13 +281,13 @@ class _SameLoad:
                 summary.verdict == UNCLEAR and not summary.rate_per_s for summary in self._summaries
             )
             return FASTEST_VERIFIED if may_be_above else FASTEST
-        reasons = []
-        if self._preferred != self._fast:
-            is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
-            reasons.append(is_quick)
-        if len(self._preferred) > 1:
-            reasons.append(_least(chosen, [candidate for candidate in self._preferred if candidate is not chosen]))
-        return " and ".join(reasons)
+        if len(self._preferred) == 1:
+            return "its users wait least for events" if self._has_streams else "its health checks are quick"
+        least = _least(chosen, [candidate for candidate in self._preferred if candidate is not chosen])
+        if self._preferred == self._fast:
+            return least
+        quick = "whose users wait least for events" if self._has_streams else "with quick health checks"
+        return f"among the fastest {quick}, {least}"
 
     def _class_of(self, chosen: _Candidate) -> str:
         """Return the recommended case or, if others of its kind are about as fast, their kind and their names.

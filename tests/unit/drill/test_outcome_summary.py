@@ -291,6 +291,12 @@ MARKS = {
     "endless streams cut off late": (incident("stop_streams", **LONG | {"exit_s": 30.0}, ends_in_time=0.0), HURT),
     "short streams cut off": (incident("stop_streams", **LONG, ends_in_time=1.0), HURT),
     "short streams completed": (incident("stop_streams", **STOP, ends_in_time=1.0), OK),
+    "slow readers": (incident("readers", memory_bytes=5e7, memory_before_bytes=4e7), OK),
+    "slow readers whose responses are kept": (incident("readers", memory_bytes=9e7, memory_before_bytes=4e7), HURT),
+    "slow readers that block the others": (
+        incident("readers", gap_s=10, memory_bytes=5e7, memory_before_bytes=4e7),
+        HIDDEN,
+    ),
     "never shut down because of streams": (
         incident("stop_streams", begun=2, begun_lost=2, exit_s=35.0, ends_in_time=0.0),
         DEAD,

@@ -20,7 +20,7 @@ from under_siege.judge.summary import Summary
 from under_siege.record.result import load
 from under_siege.report import view_of
 from under_siege.run import chart_headlines
-from under_siege.run.figures import figures
+from under_siege.run.chart_selection import figures
 from under_siege.show.charts import COLOURS, PAGE, PHONE, SLIDES, config, for_page
 from under_siege.show.view import Figure
 
