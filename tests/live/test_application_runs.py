@@ -19,6 +19,7 @@ from sample_applications import (
     LITESTAR,
     STARLETTE,
     TORNADO,
+    WSGI,
     empty_venv,
     write,
 )
@@ -213,6 +214,15 @@ def test_fields_that_contain_a_clock_or_a_process_are_ignored_and_another_status
     ran = run_cli("run", *words, "--ignore", "exp", "--any-body", *SHORT)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert measured(shop, *words, "--any-body").suite.checked == BodyRule(ANY).checked()
+
+
+def test_a_server_that_is_not_ready_is_named_before_the_next_one_is_tried(shop: Path, run_cli: RunCli) -> None:
+    write(shop, {"slow.py": f"import sys, time\n'gunicorn' in sys.modules and time.sleep(600)\n{WSGI}"})
+    ran = run_cli("run", "slow:app", "--ping", "/ping", "--ready-within", "2s", "--strategy", "none")
+    assert ran.returncode == 2
+    first, last = [line for line in ran.stderr.splitlines() if "not ready within" in line]
+    assert "sync: not ready within 2" in first
+    assert "slow:app on gthread: not ready within 2" in last
 
 
 ECHO = """\

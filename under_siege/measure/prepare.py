@@ -242,9 +242,9 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
             break
         except CaseFailedError as failed:  # the measurement of the case will fail for the same reason
             failures.append((case.server, failed))
-            if plan.suite.application is None and failed.code == "error_answer" and len(failures) == 1:
-                watcher.warn(f"{case.server}: {failed}")  # with what to do, unlike the failure of the measurement
         _stop_if_hopeless(plan, case, failures, len(first_cases))
+        if len(failures) == 1 and failures[0][1].code in ("error_answer", "not_ready"):  # before the next one is tried
+            watcher.warn(f"{case.server}: {failures[0][1]}")
     if not plan.load.mix:
         return replace(expectations[0], ready_s=ready_s)
     requests = [
