@@ -32,10 +32,10 @@ besiege() {
   printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
     'connection = close' 'follow-location = false' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
-  # Siege sometimes hangs at the end or after SIGTERM; `timeout`, if it is installed, then kills it.
+  # Siege sometimes hangs at the end or after SIGTERM; GNU `timeout`, if it is installed, then kills it.
   local bounded=() siege status=0 limit_s=$((${duration%[SMH]} + 30))
   case $duration in *M) limit_s=$((${duration%M} * 60 + 30)) ;; *H) limit_s=$((${duration%H} * 3600 + 30)) ;; esac
-  if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 "$limit_s"); fi
+  if timeout --foreground --kill-after=5 1 true >/dev/null 2>&1; then bounded=(timeout --foreground --kill-after=5 "$limit_s"); fi
   # Ctrl-C must not stop tee before siege has printed its report.
   exec 3> >(trap '' INT TERM; exec tee "$home/report" >&2)
   local tee=$!

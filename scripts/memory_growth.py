@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=32, metavar="N", help="concurrent users (default: 32)")
     parser.add_argument("--python", default=sys.executable, metavar="PATH", help="Python that runs the servers")
     parser.add_argument("--out", type=Path, metavar="FILE", help="save the table for measured_table.py")
-    folders = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    folders = [str(PACKAGE / "drill" / "task"), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)  # for drill_task
     asyncio.run(measure(parser.parse_args()))
 

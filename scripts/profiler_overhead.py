@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT := Path(__file__).resolve().parent.parent))
 from under_siege.host.helper_process import helper
 from under_siege.host.machine_speed import SPEED_PROBE
 from under_siege.host.managed_process import reading_lines
+from under_siege.load.request import Load
 from under_siege.load.siege import Siege
 from under_siege.load.tool import LoadSpec
 from under_siege.profile.profile_run import TIME_S
@@ -69,7 +70,7 @@ class Observations:
 @contextlib.asynccontextmanager
 async def besieged(server: Path, folder: Path, time_s: float) -> AsyncIterator[tuple[int, Observations]]:
     """Start the server, the siege and the speed probe; yield the server's process id and the observations."""
-    observed, spec = Observations(), LoadSpec(USERS, time_s, f"http://127.0.0.1:{PORT}/", keep_alive=True)
+    observed, spec = Observations(), LoadSpec(Load(keep_alive=True), USERS, time_s, f"http://127.0.0.1:{PORT}/")
     for name, content in Siege().files(spec).items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     terminal, theirs = pty.openpty()  # siege buffers its lines unless they go to a terminal

@@ -36,7 +36,7 @@ from under_siege.host.managed_process import until, until_signal
 from under_siege.host.services import Services
 from under_siege.load.background import cancel
 from under_siege.load.http_client import client
-from under_siege.measure.plan import Plan, make_plan, new_record
+from under_siege.measure.plan import Plan, make_plan
 from under_siege.measure.prepare import with_environments
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_readiness import until_ready
@@ -168,7 +168,7 @@ async def stop_in_flight(plan: Plan, server: str) -> dict[str, Cell]:
 async def ready_instance(plan: Plan, server: str, session: aiohttp.ClientSession) -> AsyncIterator[Server]:
     """Run an instance of the server, and yield it once it is ready."""
     case = next(case for case in plan.cases if case.server == server)
-    async with running(plan, case, new_record(plan, case, 0.0, 1), Services()) as instance:
+    async with running(plan, case, None, Services()) as instance:
         await until_ready(instance, session)
         yield instance
 

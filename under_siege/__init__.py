@@ -6,7 +6,7 @@ import sys
 
 from under_siege.paths import ROOT
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # so that this package, like the servers, can import `common`

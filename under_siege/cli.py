@@ -83,7 +83,7 @@ def doctor() -> None:
 
     Each problem is printed with a remedy. Exit 1 if there is a problem.
     """
-    from under_siege.host.readiness import examine
+    from under_siege.host.machine_check import examine
 
     findings = examine()
     for finding in findings:

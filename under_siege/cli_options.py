@@ -7,6 +7,7 @@ import os
 import pkgutil
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -322,10 +323,12 @@ class CommonOptions:
     quiet: bool
     axes: dict[str, tuple[str | int, ...]]
 
-    def files(self) -> tuple[Path, Path | None]:
-        """Return the files for the raw values and, if wanted, the page; raise BadInputError if one is unwritable."""
+    @contextlib.contextmanager
+    def files(self) -> Iterator[tuple[Path, Path | None]]:
+        """Yield the files for the raw values and, if wanted, the page; raise BadInputError if one is unwritable."""
         page = writable(self.html) if self.html else None
-        return writable(self.out or default_result(), is_rewritten=True), page
+        with contextlib.nullcontext(self.out) if self.out else default_result() as out:
+            yield writable(out, is_rewritten=True), page
 
 
 _AXES = ("task", "users", "workers", "python", "cpus", "memory", "pause", "arrivals")
@@ -465,8 +468,7 @@ def measure_and_show(
     from under_siege.measure.session import Reporting
     from under_siege.show.progress_bar import ProgressBar
 
-    out, page = options.files()
-    with ProgressBar(count, quiet=options.quiet) as progress:
+    with options.files() as (out, page), ProgressBar(count, quiet=options.quiet) as progress:
         # The import of the views is slow, so it runs in parallel with the preparations.
         result, stopped_by, is_saved = measure(Reporting(out, progress, command_line(), load_views))
     from under_siege.show.output import show_measured
@@ -483,15 +485,23 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
     return command
 
 
-def default_result() -> Path:
-    """Return `results/<UTC time>.json` below the current directory, and create `results` if it is missing."""
+@contextlib.contextmanager
+def default_result() -> Iterator[Path]:
+    """Yield `results/<UTC time>.json` below the current directory; create `results` while it is needed."""
     directory = Path("results")
+    is_new = not directory.exists()
     try:
         directory.mkdir(exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
     except OSError as error:
-        raise BadInputError(f"can't create the folder 'results': {error.strerror}; use --out FILE") from None
+        raise BadInputError(f"can't write to the folder 'results': {error.strerror}; use --out FILE") from None
     now = datetime.now(UTC)  # with milliseconds, because two runs may begin in the same second
-    return directory / f"{now:%Y-%m-%dT%H-%M-%S}.{now.microsecond // 1000:03d}Z.json"
+    try:
+        yield directory / f"{now:%Y-%m-%dT%H-%M-%S}.{now.microsecond // 1000:03d}Z.json"
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # it contains a result
+                directory.rmdir()
 
 
 def writable(path: Path, *, is_rewritten: bool = False) -> Path:

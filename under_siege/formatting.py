@@ -72,10 +72,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def with_margin(text: str, value: float, half: float | None) -> str:
+def with_margin(text: str, value: float, low: float | None, high: float | None) -> str:
     """Append half the width of the interval of a value: ` ± 0.83`, or ` ± > 100 %` if only the magnitude is known."""
-    if half is None:
+    if low is None or high is None:
         return text
+    half = (high - low) / 2
     if half > value:
         return f"{text} ± > 100 %"
     return f"{text} ± {significant(half, 2) if half < 10 else f'{half:,.0f}'}"

@@ -33,8 +33,8 @@ def own_command() -> list[str]:
 
 
 def cache_directory() -> Path:
-    """Return the directory for virtual environments: the repository, or the user's cache if the bench is installed."""
-    if not IS_INSTALLED:
+    """Return the directory for virtual environments: the repository or, if it is read-only, the user's cache."""
+    if not IS_INSTALLED and os.access(ROOT, os.W_OK):
         return ROOT
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"
 

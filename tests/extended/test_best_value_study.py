@@ -8,8 +8,7 @@ import pytest
 from noisy_machine import NoisyMachine, Server
 
 from under_siege.judge.estimates import weighted_estimates
-from under_siege.judge.metric import PING_TOLERANCE_S
-from under_siege.judge.metrics import METRICS
+from under_siege.judge.metrics import METRICS, PING_TOLERANCE_S
 from under_siege.judge.ranking import leaders, summarize
 
 RUNS = 20

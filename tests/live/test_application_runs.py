@@ -215,6 +215,30 @@ def test_fields_that_contain_a_clock_or_a_process_are_ignored_and_another_status
     assert measured(shop, *words, "--any-body").suite.checked == BodyRule(ANY).checked()
 
 
+ECHO = """\
+import json
+def app(environ, start_response):
+    agent = environ["HTTP_USER_AGENT"]
+    is_json = environ["PATH_INFO"] == "/json"
+    body = json.dumps({"agent": agent, "id": 7, "value": 42}) if is_json else agent
+    start_response("200 OK", [("Content-Type", "application/json" if is_json else "text/plain")])
+    return [body.encode()]
+"""
+
+
+def test_fields_that_depend_on_the_client_are_ignored_beside_those_that_the_user_ignores(
+    shop: Path, run_cli: RunCli
+) -> None:
+    write(shop, {"echo.py": ECHO})
+    words = ("echo:app", "--strategy", "none")
+    ignored = ("id", "agent")
+    checked = measured(shop, *words, "--path", "/json", "--ignore", "id").suite.checked
+    assert checked == BodyRule(JSON, ignored=ignored).checked()
+    ran = run_cli("run", *words, "--path", "/text", *SHORT)
+    assert "use --header 'User-Agent: NAME'" in ran.stderr
+    measured(shop, *words, "--path", "/text", "--header", "User-Agent: shop")
+
+
 def test_a_missing_server_is_added_beside_the_users_packages_which_win(tmp_path: Path) -> None:
     python = empty_venv(tmp_path / ".venv")
     write(tmp_path, {"shop.py": f"import packaging\nassert packaging.OF_THE_USER\n{COUNTED}"})

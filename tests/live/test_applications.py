@@ -68,8 +68,14 @@ def test_what_an_application_prints_does_not_hide_that_a_package_is_missing(tmp_
 def test_the_application_is_found_in_a_module_that_is_named_alone(tmp_path: Path) -> None:
     assert look_at(tmp_path, "flask_shop:", FLASK).name == "flask_shop:create_app"
     assert look_at(tmp_path, "shop:", FASTAPI).name == "shop:app"
-    with pytest.raises(BadInputError, match=r"^empty: no application was found in this module: name it, such as"):
+    with pytest.raises(
+        BadInputError, match=r"^empty: no application was found .* such as empty:app; this folder has flask_shop"
+    ):
         look_at(tmp_path, "empty:", "answer = 42")
+    with pytest.raises(
+        BadInputError, match=r"^empty:app: empty has no app: .*; this folder has flask_shop:create_app$"
+    ):
+        look_at(tmp_path, "empty:app", "answer = 42")
     write(tmp_path, {"package/__init__.py": "", "package/app.py": "1 / 0", "package/wsgi.py": WSGI})
     with pytest.raises(BadInputError, match=r"^package: no application was found in this module: use package.wsgi:app"):
         inspected("package:", sys.executable, tmp_path)

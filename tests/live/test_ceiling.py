@@ -18,9 +18,9 @@ from plans import plan_of
 from under_siege.host.interpreter import interpreter
 from under_siege.host.managed_process import offspring
 from under_siege.load.answer_check import check_interval_s
-from under_siege.measure.duration import Length
 from under_siege.measure.load_run import processes_for, run_ceiling
 from under_siege.measure.plan import new_record
+from under_siege.measure.siege_length import Length
 from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record

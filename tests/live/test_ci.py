@@ -1,152 +1,294 @@
-"""Run the commands of the GitHub and GitLab workflows in docs/ci.md as documented."""
+"""Run the steps of action.yml in an empty home, and the commands of docs/ci.md as documented."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-import urllib.parse
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 from command import invoke
-from conftest import ROOT, SUPPORT
+from conftest import ROOT
 from repositories import commit_all, git
-from scripted_server import running
+from sample_applications import TORNADO, write
 
 from under_siege.record.result import load
 
+BIN = Path(sys.executable).parent
+VERSION = ".".join(map(str, sys.version_info[:2]))
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 TEXTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 GITHUB, GITLAB = map(yaml.safe_load, TEXTS)
-ACTIONLINT = shutil.which("actionlint", path=Path(sys.executable).parent)
-JOB, OTHER_JOB = GITHUB["jobs"]["compare"], GITLAB["performance"]
-STEPS = {step["name"]: step["run"] for step in JOB["steps"] if "run" in step}
-SUITE = """\
-[load]
-path = "/slow/0.05"
-users = [2]
-time = "0.5s"
-[ping]
-path = "/ping"
-ready_within = "60s"
-[require]
-all = ["availability >= 50%", "rate >= 0.1 of base"]
-[servers.scripted]
-command = "python scripted_server.py {port}"
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+STEPS = {step["name"]: step for step in ACTION["runs"]["steps"] if "run" in step}
+INPUTS = {name: str(each.get("default", "")) for name, each in ACTION["inputs"].items()}
+EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
+ACTIONLINT = shutil.which("actionlint", path=BIN)
+GH = """\
+#!/usr/bin/env bash
+# Record the arguments, the marker and the body, and print the ids of comments.
+printf '%s\\n' "$MARK" "$@" >>"$GH_CALLS"
+for word; do if [[ $word == body=@* ]]; then cat "${word#body=@}" >>"$GH_CALLS"; fi; done
+if [[ $* == *--paginate* ]]; then printf '%s' "$GH_COMMENTS"; fi
+exit "$GH_CODE"
 """
 
 
+class Runner:
+    """A CI runner with an empty home, and a shallow clone of a pull request's branch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.work = folder, folder / "work"
+        origin = folder / "origin"
+        write(origin, {"shop.py": TORNADO, "requirements.txt": "tornado\n"})
+        commit_all(origin)
+        git(origin, "checkout", "-q", "-b", "change")
+        (origin / "shop.py").write_text(f"{TORNADO}\n# changed\n")
+        commit_all(origin)
+        git(folder, "clone", "-q", "--depth=1", "--branch=change", origin.as_uri(), self.work)
+        for name in ("home", "temp", "programs"):
+            (folder / name).mkdir()
+        fake = folder / "programs" / "gh"
+        fake.write_text(GH)
+        fake.chmod(0o755)
+        self.variables = {
+            "HOME": folder / "home",
+            "RUNNER_TEMP": folder / "temp",
+            "PATH": f"{folder / 'programs'}:{os.environ['PATH']}",
+            "GITHUB_ACTION_PATH": ROOT,
+            "GITHUB_BASE_REF": "main",
+            "GITHUB_EVENT_NAME": "pull_request",
+            "GITHUB_OUTPUT": folder / "output",
+            "GITHUB_REF": "refs/pull/12/merge",
+            "GITHUB_REPOSITORY": "ann/shop",
+            "GITHUB_RUN_ID": "34",
+            "GITHUB_SERVER_URL": "https://github.com",
+            "GITHUB_STEP_SUMMARY": folder / "summary.md",
+            "GH_CALLS": folder / "calls",
+            "GH_CODE": 0,
+            "GH_COMMENTS": "",
+        }
+
+    def run(self, name: str, inputs: Mapping[str, str] = {}, **variables: object) -> subprocess.CompletedProcess[str]:
+        """Run a step as the runner does: with bash, and with the values of the expressions in `env`."""
+        values = {f"inputs.{each}": value for each, value in {**INPUTS, **inputs}.items()}
+        values |= {"steps.python.outputs.python-path": sys.executable, "steps.compare.outputs.exit-code": self.code}
+        values["inputs.token"] = inputs.get("token", "a token")
+        step = STEPS[name]
+        env = {key: EXPRESSION.sub(lambda found: values[found[1]], text) for key, text in step["env"].items()}
+        folder = EXPRESSION.sub(lambda found: values[found[1]], step.get("working-directory", "."))
+        everything = {**os.environ, **self.variables, **env, **variables}
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=self.work / folder,
+            env={key: str(value) for key, value in everything.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")},
+            capture_output=True,
+            text=True,
+        )
+
+    @property
+    def code(self) -> str:
+        output = self.folder / "output"
+        return output.read_text().rpartition("exit-code=")[2].strip() if output.exists() else ""
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "temp" / "under-siege-out"
+
+    def add_recorded_bench(self, code: int) -> None:
+        """Install a program that ends with this code, prints a recorded comparison, and writes down its arguments."""
+        program = self.folder / "temp" / "under-siege-venv" / "bin" / "under-siege"
+        program.parent.mkdir(parents=True)
+        program.write_text(
+            f"#!/bin/sh\nif [ $1 = report ]; then echo 'a comparison'; exit; fi\n"
+            f"printf '%s\\n' \"$@\" >'{self.folder}/words'\n"
+            f"while [ $1 != --out ]; do shift; done; echo '{{}}' >$2; exit {code}\n"
+        )
+        program.chmod(0o755)
+
+    def words(self) -> list[str]:
+        return (self.folder / "words").read_text().splitlines()
+
+
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """Return a clone of a repository with a suite, as on a CI runner."""
-    work = tmp_path / "work"
-    (work / "bench").mkdir(parents=True)
-    (work / "bench" / "suite.toml").write_text(SUITE)
-    shutil.copy(SUPPORT / "scripted_server.py", work / "bench")
-    commit_all(work)
-    git(tmp_path, "clone", "-q", work, "clone")
-    return tmp_path / "clone"
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
 
 
-RECORDED = "| 1_a | rate &gt;= 0.97 of base | **missed** |"
+def test_the_action_measures_an_application_and_its_base_in_an_empty_home(runner: Runner) -> None:
+    caches = {"UV_CACHE_DIR": subprocess.check_output([BIN / "uv", "cache", "dir"], text=True).strip()}
+    installed = runner.run(next(iter(STEPS)), **caches)
+    assert installed.returncode == 0, installed.stderr
+    options = "--workers 1 --users 2 --time 0.5s --rounds 1"
+    inputs = {"app": "shop:app", "path": "/v1/report", "python": VERSION, "args": options}
+    compared = runner.run("Compare", inputs, **caches)
+    assert compared.returncode == 0, compared.stderr
+    assert runner.code in ("1", "3"), compared.stderr  # one round shows nothing
+    records = load(runner.out / "result.json").records
+    assert {record.failure for record in records} == {None}
+    revisions = {str(record.values["revision"]).partition(" (")[0] for record in records}
+    assert revisions == {"origin/main", "work tree"}
+    assert {path.name for path in runner.out.iterdir()} == {"result.json", "page.html", "comparison.md"}
+    assert (runner.folder / "summary.md").read_text() == (runner.out / "comparison.md").read_text()
+    assert "| listen | " in (runner.folder / "summary.md").read_text()
+    assert {*git(runner.work, "status", "--short").splitlines()} <= {"?? __pycache__/"}
 
 
-def add_recorded_bench(folder: Path, code: int) -> None:
-    """Replace the project's Python with a script that ends with this code and prints a recorded comparison."""
-    python = folder / "under-siege" / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(
-        "#!/bin/sh\n"
-        f'[ "$2 $3 $4" = "run bench/suite.toml --against" ] && git rev-parse --quiet --verify "$5" && exit {code}\n'
-        f'[ "$*" = "under-siege/bench.py report comparison.json --format markdown" ] && echo "{RECORDED}"\n'
-    )
-    python.chmod(0o755)
-
-
-def run_in(folder: Path, script: str, variables: dict[str, object]) -> subprocess.CompletedProcess[str]:
-    """Run a script with bash, stopping at the first failing command as CI runners do."""
-    env = {**os.environ, **{name: str(value) for name, value in variables.items()}, "ROUNDS": "1"}
-    return subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True
-    )
-
-
-def run_github(folder: Path) -> subprocess.CompletedProcess[str]:
-    here = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": folder / "summary.md"}
-    return run_in(folder, STEPS["Compare"], JOB["env"] | here)
-
-
-def run_gitlab(folder: Path, **variables: object) -> subprocess.CompletedProcess[str]:
-    here = {"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
-    return run_in(folder, "\n".join(OTHER_JOB["script"]), OTHER_JOB["variables"] | here | variables)
-
-
-def test_the_commands_of_the_github_job_create_its_files(clone: Path) -> None:
-    (clone / "under-siege").mkdir()  # and the files that the setup steps would create
-    (clone / "under-siege" / ".venv").symlink_to(sys.prefix)
-    (clone / "under-siege" / "bench.py").symlink_to(ROOT / "bench.py")
-    compared = run_github(clone)
-    records = load(clone / "comparison.json").records
-    assert [(record.server, record.failure) for record in records] == [("scripted", None)] * 2, compared.stderr
-    assert {str(record.values["revision"]).partition(" (")[0] for record in records} == {"origin/main", "work tree"}
-    names = next(step for step in JOB["steps"] if "upload-artifact" in step.get("uses", ""))["with"]["path"].split()
-    assert [name for name in names if not (clone / name).is_file()] == []
-    assert "| rate &gt;= 0.1 of base | " in (clone / "comparison.md").read_text()
-    assert (clone / "summary.md").read_text() == (clone / "comparison.md").read_text()
-
-
-def test_the_gitlab_job_runs_the_same_commands_and_keeps_the_same_files() -> None:
-    ours = [line.strip() for line in STEPS["Compare"].splitlines()]
-    theirs = [line.replace("FETCH_HEAD", '"origin/$GITHUB_BASE_REF"') for line in OTHER_JOB["script"]]
-    assert [line for line in theirs if line.startswith("$BENCH")] == [
-        line for line in ours if line.startswith("$BENCH")
+def test_the_inputs_become_options_word_by_word(runner: Runner) -> None:
+    runner.add_recorded_bench(0)
+    inputs = {
+        "app": "$(touch broken):app",
+        "path": "/list?a=1; touch broken",
+        "tolerance": "5%",
+        "python": "/usr/bin/python3",
+        "args": """--require "ping p99 < 50ms" --header 'X-A: $(touch broken)' -u 5""",
+    }
+    assert runner.run("Compare", inputs).returncode == 0
+    assert runner.words() == [
+        *("run", "$(touch broken):app", "--out", str(runner.out / "result.json")),
+        *("--html", str(runner.out / "page.html"), "--quiet", "--path", "/list?a=1; touch broken"),
+        *("--python", "/usr/bin/python3", "--against", "origin/main", "--tolerance", "5%"),
+        *("--require", "ping p99 < 50ms", "--header", "X-A: $(touch broken)", "-u", "5"),
     ]
-    artifacts = next(step for step in JOB["steps"] if "upload-artifact" in step.get("uses", ""))["with"]["path"]
-    assert OTHER_JOB["artifacts"]["paths"] == artifacts.split()
+    assert not list(runner.folder.rglob("broken"))
 
 
-def test_a_base_revision_without_the_suite_directory_is_rejected(clone: Path) -> None:
-    (clone / "bench").rename(clone / "perf")
-    git(clone, "add", ".")
-    ran = invoke("run", "perf/suite.toml", "--against", "origin/main", folder=clone)
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "no directory 'perf'" in ran.stderr
+def test_without_a_pull_request_nothing_is_compared_unless_a_base_is_given(runner: Runner) -> None:
+    runner.add_recorded_bench(0)
+    variables = {"GITHUB_BASE_REF": "", "GITHUB_EVENT_NAME": "schedule"}
+    assert runner.run("Compare", {"suite": "bench/suite.toml"}, **variables).returncode == 0
+    assert "--against" not in runner.words()
+    base = git(runner.folder / "origin", "rev-parse", "main").strip()
+    for against, passed in {base: base, "HEAD": "HEAD", "origin/main": "origin/main"}.items():
+        ran = runner.run("Compare", {"suite": "bench/suite.toml", "against": against}, **variables)
+        assert ran.returncode == 0, ran.stderr
+        assert runner.words()[-1].removeprefix("origin/") == passed.removeprefix("origin/")
+    assert runner.run("Comment", **variables).stdout == ""
+    assert not (runner.folder / "calls").exists()
+
+
+def test_the_action_refuses_arguments_with_an_open_quote(runner: Runner) -> None:
+    runner.add_recorded_bench(0)
+    refused = runner.run("Compare", {"app": "shop:app", "args": "--users 5 --require 'p99 < 1s"})
+    assert refused.returncode != 0
+    assert "quote" in refused.stderr
+    assert not (runner.folder / "words").exists()
+
+
+@pytest.mark.parametrize("inputs", [{}, {"app": "a:b", "suite": "suite.toml"}], ids=["neither", "both"])
+def test_the_action_needs_either_an_application_or_a_suite(inputs: dict[str, str], runner: Runner) -> None:
+    ran = runner.run("Compare", inputs)
+    assert (ran.returncode, ran.stdout.count("::error")) == (2, 1)
 
 
 @pytest.mark.parametrize(
-    ("code", "of_github", "message"), [(0, 0, ""), (1, 1, "::error"), (2, 2, "::error"), (3, 0, "::warning")]
+    ("code", "strict", "ends", "message"),
+    [
+        (0, "false", 0, ""),
+        (1, "false", 1, "::error"),
+        (2, "false", 2, "::error"),
+        (3, "false", 0, "::warning"),
+        (3, "true", 3, "::warning"),
+    ],
 )
-def test_the_ci_jobs_pass_unless_something_is_worse_or_wrong(code: int, of_github: int, message: str, clone) -> None:
-    add_recorded_bench(clone, code)
-    github, gitlab = run_github(clone), run_gitlab(clone)
-    assert (github.returncode, gitlab.returncode) == (of_github, code), github.stderr + gitlab.stderr
-    assert github.stdout.splitlines()[-1].partition(" ")[0] == message or not message
-    assert OTHER_JOB["allow_failure"] == {"exit_codes": 3}
-    assert (clone / "summary.md").read_text() == f"{RECORDED}\n"
+def test_the_action_fails_if_something_is_worse_or_on_request_if_it_is_unclear(
+    code: int, strict: str, ends: int, message: str, runner: Runner
+) -> None:
+    runner.add_recorded_bench(code)
+    assert runner.run("Compare", {"app": "shop:app"}).returncode == 0
+    assert (runner.folder / "summary.md").read_text() == "a comparison\n"
+    ended = runner.run("Verdict", {"fail-on-unclear": strict})
+    assert (ended.returncode, ended.stdout.partition(" ")[0]) == (ends, message)
 
 
-@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-def test_the_gitlab_job_posts_the_comparison_to_the_merge_request_with_a_token(clone: Path, tmp_path: Path) -> None:
-    add_recorded_bench(clone, 1)
-    with running(tmp_path) as api:  # the step `after` ends the path, so that what follows does not matter
-        here = {"CI_API_V4_URL": f"{api.url}/after/9", "CI_PROJECT_ID": 7, "CI_MERGE_REQUEST_IID": 8}
-        assert run_gitlab(clone, **here, BENCH_TOKEN=7).returncode == 1
-        (request,) = api.received()
-    assert (request["method"], request["path"]) == ("POST", "/after/9/projects/7/merge_requests/8/notes")
-    assert request["headers"]["private-token"] == "7"
-    assert urllib.parse.parse_qs(request["body"]) == {"body": [f"{RECORDED}\n"]}
+def test_the_action_writes_one_comment_and_then_updates_it(runner: Runner) -> None:
+    runner.add_recorded_bench(0)
+    runner.run("Compare", {"app": "shop:app"})
+    marker, calls = "<!-- under-siege: under-siege -->", runner.folder / "calls"
+    for comments, words in {
+        "": ["--silent", "repos/ann/shop/issues/12/comments"],
+        "56\n78\n": ["--silent", "--method", "PATCH", "repos/ann/shop/issues/comments/56"],
+    }.items():
+        assert runner.run("Comment", GH_COMMENTS=comments).stdout == ""
+        asked, written = calls.read_text().split(f"{marker}\napi\n")[1:]
+        assert asked.splitlines()[:2] == ["--paginate", "repos/ann/shop/issues/12/comments"]
+        lines = written.splitlines()
+        assert lines[: len(words)] == words
+        body = lines[len(words) + 2 :]
+        assert body[:2] == [marker, "a comparison"]
+        assert body[-1].endswith("https://github.com/ann/shop/actions/runs/34)")
+        calls.unlink()
+
+
+def test_without_permission_to_comment_the_action_says_where_the_comparison_is(runner: Runner) -> None:
+    runner.add_recorded_bench(0)
+    runner.run("Compare", {"app": "shop:app"})
+    refused = runner.run("Comment", GH_CODE=1)
+    assert (refused.returncode, refused.stdout.partition(" ")[0]) == (0, "::notice")
+    assert runner.run("Comment", {"token": ""}).stdout == ""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_scripts_of_the_action_are_sound_and_contain_no_expressions(step: str) -> None:
+    """An expression in a script would run what an input contains."""
+    assert not EXPRESSION.search(STEPS[step]["run"])
+    checked = subprocess.run(
+        [BIN / "shellcheck", "--shell=bash", "-"], input=STEPS[step]["run"], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout
+    named = {*re.findall(r"\$\{?([A-Z_]+)\b", STEPS[step]["run"])}
+    assert {name for name in STEPS[step]["env"] if name != "GH_TOKEN"} <= named
+
+
+def test_the_page_documents_every_input_of_the_action() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == {*INPUTS}
+    assert [f"`{name}`" for name in ACTION["outputs"] if f"`{name}`" not in PAGE] == []
+
+
+def test_the_documented_github_job_uses_inputs_that_exist() -> None:
+    (job,) = GITHUB[True]["jobs"].values() if "jobs" not in GITHUB else GITHUB["jobs"].values()
+    (used,) = [step for step in job["steps"] if "under-siege" in step["uses"]]
+    assert {*used["with"]} <= {*INPUTS}
+    own = yaml.safe_load((ROOT / ".github" / "workflows" / "performance.yml").read_text())
+    steps = [step for job in own["jobs"].values() for step in job["steps"]]
+    assert {*next(step for step in steps if step["uses"] == "./")["with"]} <= {*INPUTS}
 
 
 @pytest.mark.skipif(not ACTIONLINT, reason="actionlint is not installed; scripts/setup builds it with Go")
-def test_the_github_workflow_is_valid() -> None:
+def test_the_documented_github_workflow_is_valid() -> None:
     checked = subprocess.run([ACTIONLINT, "-"], input=TEXTS[0], capture_output=True, text=True)
     assert (checked.returncode, checked.stdout) == (0, "")
 
 
-def test_all_workflow_steps_except_the_comparison_only_set_up_the_project() -> None:
-    assert set(STEPS) == {"Set up", "Compare"}
-    assert [line.split()[0] for line in OTHER_JOB["before_script"]] == ["git", "under-siege/scripts/setup"]
-    assert STEPS["Set up"].split()[-1] == "under-siege/scripts/setup"
-    assert (ROOT / "scripts" / "setup").is_file()
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_the_gitlab_job_compares_with_the_target_branch_and_ends_with_the_code_of_the_run(
+    code: int, runner: Runner
+) -> None:
+    runner.add_recorded_bench(code)
+    programs = runner.folder / "programs"
+    shutil.copy(runner.folder / "temp" / "under-siege-venv" / "bin" / "under-siege", programs)
+    (programs / "pip").write_text("#!/bin/sh\n")
+    (programs / "pip").chmod(0o755)
+    job = GITLAB["performance"]
+    env = {**os.environ, **{name: str(value) for name, value in runner.variables.items()}}
+    env["CI_MERGE_REQUEST_TARGET_BRANCH_NAME"] = "main"
+    script = "\n".join(job["script"]).replace("--html page.html", "--html page.html --out raw.json")
+    ran = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=runner.work, env=env, capture_output=True)
+    assert ran.returncode == code
+    assert job["allow_failure"] == {"exit_codes": 3}
+    assert git(runner.work, "rev-parse", "FETCH_HEAD") == git(runner.folder / "origin", "rev-parse", "main")
+    words = runner.words()
+    assert words[words.index("--html") + 1] == job["artifacts"]["paths"][0]
+
+
+def test_a_base_revision_without_the_suite_directory_is_rejected(runner: Runner) -> None:
+    (runner.work / "perf").mkdir()
+    (runner.work / "perf" / "suite.toml").write_text('[servers.a]\ncommand = "serve {port}"\n')
+    commit_all(runner.work)
+    ran = invoke("run", "perf/suite.toml", "--against", "HEAD~1", folder=runner.work)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "no directory 'perf'" in ran.stderr

@@ -13,6 +13,7 @@ from command import invoke
 from conftest import WAITING, bench_command, wait_until
 from scripted_server import write_suite
 
+from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.limits import Limits, limited
 from under_siege.record.record import OUT_OF_MEMORY, CaseFailedError
 from under_siege.record.result import load
@@ -65,6 +66,15 @@ def test_the_server_and_the_ceiling_run_with_the_cpu_quota(tmp_path: Path) -> No
         assert record.limits.cpus == 0.5
         assert record.limits.periods > 0
         assert not record.limits.is_shared
+
+
+def test_a_capacity_search_knows_how_often_a_server_was_throttled(tmp_path: Path) -> None:
+    words = ("--cpus", "0.2", "--goal", "throttled < 99%", "--time", "4s", "--out", "r.json", "--quiet")
+    with no_group_left():
+        ran = invoke("capacity", "2", *words, folder=tmp_path)
+    siege = load(tmp_path / "r.json").steps[0]
+    assert (siege.record.failure, siege.closed_users > 0) == (None, True), ran.stderr
+    assert (StepMetrics(siege).value("throttled_pct") or 0.0) > 0
 
 
 def test_a_bench_with_a_quota_of_its_own_records_it_for_every_case(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from fake_load import Fake, SilentWatcher
 from plans import plan_of
 
 from common.errors import BadInputError
+from under_siege.host.machine_check import examine
 from under_siege.host.programs import find
-from under_siege.host.readiness import examine
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Load

@@ -53,3 +53,4 @@ def test_what_to_do_about_a_refused_request_of_a_suite_is_said_before_the_load(t
     ran = invoke("run", "suite.toml", "--rounds", "1", "--time", "1s", folder=tmp_path)
     assert ran.returncode == 1
     assert "[[load.setup]]" in ran.stderr
+    assert "[[load.setup]]" in ran.stdout  # in the verdict, too

@@ -13,8 +13,8 @@ from plans import plan_of, session_of
 from common.options import FIRST_PORT
 from under_siege.host.ports import claimed_port, port_is_free
 from under_siege.measure import case_run
-from under_siege.measure.duration import Length
 from under_siege.measure.plan import new_record
+from under_siege.measure.siege_length import Length
 from under_siege.paths import HOST
 from under_siege.record.requests import CORRECT, LOAD, WRONG
 from under_siege.suite.expected_response import Expectation

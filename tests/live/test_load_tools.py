@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bench_runs import run_once
 from conftest import thorough
+from load_specs import load_spec
 from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup, told_by_client
 from scripted_server import received, running, write_suite
 
@@ -15,7 +16,7 @@ from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
 from under_siege.load.request import Request, RightAnswer
-from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.load.tool import ToolOutput
 from under_siege.record.record import Record
 
 ALL = [name for name in DRIVERS if name != "jobs"]
@@ -59,7 +60,7 @@ def test_each_load_tool_sends_the_request_follows_no_redirect_and_counts_each_re
     put = Request("PUT", HEADERS, body)
     with running(tmp_path) as server, isolated_tool(driver) as tool:
         monkeypatch.setenv("http_proxy", server.url)  # the log would show URLs instead of paths
-        spec = LoadSpec(USERS, 2.0, server.url + PATH, requests=requests, request=put, expected=b"hello", rights=RIGHT)
+        spec = load_spec(USERS, 2.0, server.url + PATH, requests=requests, request=put, expected=b"hello", rights=RIGHT)
         output = output_of(tool, spec)
         sent = server.received()
     digest = hashlib.sha256(body).hexdigest()
@@ -93,7 +94,7 @@ def test_scripts_of_load_tools_follow_no_redirect(name: str, tmp_path: Path) -> 
     needed(name)
     path = "/redirect/elsewhere"
     with running(tmp_path) as server, isolated_tool(DRIVERS[name]) as tool:
-        output_of(tool, LoadSpec(USERS, 2.0, server.url + path, script=SCRIPTS[name]))
+        output_of(tool, load_spec(USERS, 2.0, server.url + path, script=SCRIPTS[name]))
         sent = {(one["method"], one["path"]) for one in server.received()}
     assert sent == {("GET", path), ("POST", path)}
 
@@ -189,7 +190,7 @@ def test_each_request_is_counted_once_if_the_server_closes_connections_silently(
     driver = DRIVERS[name]
     with running(tmp_path) as server, isolated_tool(driver) as tool:
         url, count = f"{server.url}/slow/0.02/text/hello/hang_up", REQUESTS if driver.counts_requests else None
-        spec = LoadSpec(USERS, 2.0, url, count, keep_alive=True, expected=b"hello", rights=RIGHT)
+        spec = load_spec(USERS, 2.0, url, count, keep_alive=True, expected=b"hello", rights=RIGHT)
         output = output_of(tool, spec)
         arrived = len(server.received())
     if name == "client":

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import wait_until
+from load_specs import load_spec
 from load_tool_checks import LIMIT_S
 from scripted_server import running
 
@@ -49,7 +50,7 @@ def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
 def test_a_local_locust_master_listens_only_on_loopback_and_totals_match_the_requests(tmp_path: Path) -> None:
     with running(tmp_path) as server, isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
         port = claim.getsockname()[1]
-        spec = LoadSpec(USERS, 2.0, server.url + PATH, threads=2, port=port)
+        spec = load_spec(USERS, 2.0, server.url + PATH, threads=2, port=port)
         with started(tool, tool.command(spec)) as process:
             assert wait_until(lambda: addresses(process, port), LIMIT_S) == {"127.0.0.1"}
             right = counted(tool, process, spec)
@@ -62,7 +63,7 @@ def test_a_remote_locust_worker_gets_the_locustfile_from_the_master(tmp_path: Pa
     with running(tmp_path) as server, isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
         port = str(claim.getsockname()[1])
         options = ("--master", "--expect-workers", "2", "--master-bind-host", "127.0.0.1", "--master-bind-port", port)
-        spec = LoadSpec(USERS, 2.0, server.url + PATH, options=options)
+        spec = load_spec(USERS, 2.0, server.url + PATH, options=options)
         worker = f"{tool.program} -f - --worker --master-host 127.0.0.1 --master-port {port} --processes 2".split()
         with started(tool, worker) as remote_worker, started(tool, tool.command(spec)) as master:
             right = counted(tool, master, spec)

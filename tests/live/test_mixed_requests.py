@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from bench_runs import run_once
 from command import invoke
+from load_specs import load_spec
 from load_tool_checks import arrived_in_load, needed, output_of, skip_version_lookup, told_by_client
 from scripted_server import received, running, write_suite
 
+from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.programs import isolated_tool
 from under_siege.judge.ranking import summarize
 from under_siege.load import DRIVERS
-from under_siege.load.request import Request
+from under_siege.load.request import MixedRequest, Request
 from under_siege.load.tool import LoadSpec, ToolOutput
 from under_siege.record.result import load
 
@@ -41,10 +43,10 @@ def indexes(output: ToolOutput, name: str, spec: LoadSpec) -> list[int]:
 def test_a_load_tool_sends_all_requests_on_kept_connections_and_counts_each(name: str, tmp_path: Path) -> None:
     needed(name)
     driver = DRIVERS[name]
-    mix = tuple((path, Request("POST" if body else "GET", (), body)) for path, body in BODIES.items())
+    mix = tuple(MixedRequest(path, Request("POST" if body else "GET", (), body)) for path, body in BODIES.items())
     with running(tmp_path) as server, isolated_tool(driver) as tool:
         requests = REQUESTS if driver.counts_requests else None
-        spec = LoadSpec(USERS, 2.0, f"{server.url}/", requests, keep_alive=name != "siege", mix=mix, order=ORDER)
+        spec = load_spec(USERS, 2.0, f"{server.url}/", requests, keep_alive=name != "siege", mix=mix, order=ORDER)
         output = output_of(tool, spec)
         sent = server.received()
     assert {(one["method"], one["path"], one["body"]) for one in sent} <= SENT
@@ -66,14 +68,14 @@ def test_a_load_tool_sends_all_requests_on_kept_connections_and_counts_each(name
 def test_users_send_different_parts_of_a_long_order(name: str, tmp_path: Path) -> None:
     needed(name)
     each, users = 200, 20
-    mix = tuple((path, Request()) for path in ("/slow/0.05/text/one", "/slow/0.05/text/two"))
+    mix = tuple(MixedRequest(path) for path in ("/slow/0.05/text/one", "/slow/0.05/text/two"))
     with running(tmp_path) as server, isolated_tool(DRIVERS[name]) as tool:
         driver, order = DRIVERS[name], (*[0] * each, *[1] * each)
         requests = each if driver.counts_requests else None
         threads = 2 if name == "wrk" else 1
-        output_of(tool, LoadSpec(users, 0.5, f"{server.url}/", requests, threads=threads, mix=mix, order=order))
+        output_of(tool, load_spec(users, 0.5, f"{server.url}/", requests, threads=threads, mix=mix, order=order))
         arrived = Counter(one["path"] for one in server.received())
-    assert min(arrived[path] for path, _ in mix) > 0.1 * arrived.total()
+    assert min(arrived[one.path] for one in mix) > 0.1 * arrived.total()
 
 
 @pytest.fixture
@@ -113,6 +115,16 @@ def test_users_send_other_requests_in_each_round(mix: Path) -> None:
     sent = [[request for user, request in zip(one.user, one.request, strict=True) if user == 0] for one in rows]
     assert len(sent) == 2, ran.stderr
     assert sent[0][:20] != sent[1][:20]
+
+
+def test_a_goal_of_a_capacity_search_limits_one_request(mix: Path) -> None:
+    name = f"GET {PATHS[-1]}"
+    words = ("--goal", f"{name} p99 < 5s", "--time", "4s", "--out", "r.json", "--quiet")
+    ran = invoke("capacity", "suite.toml", *words, folder=mix)
+    step = StepMetrics(load(mix / "r.json").steps[0])
+    assert step.value("response_p99_s", name) is not None, ran.stderr
+    assert 0 < sum(step.rows.request == PATHS.index(PATHS[-1])) < len(step.rows)
+    assert "GET" in ran.stdout
 
 
 @pytest.mark.parametrize("words", [("trace",), ("drill", "--fault", "leave", "--rounds", "1")], ids=" ".join)

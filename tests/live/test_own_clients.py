@@ -11,6 +11,7 @@ import pytest
 import scripted_server
 from command import invoke
 from conftest import LIMIT_S
+from load_specs import load_spec
 from load_tool_checks import output_of, told_by_client
 from scripted_server import Running, write_suite
 
@@ -20,7 +21,6 @@ from under_siege.load import DRIVERS
 from under_siege.load.body_rule import ANY, FIELDS, JSON, BodyRule
 from under_siege.load.http_client import client
 from under_siege.load.request import Request, RightAnswer
-from under_siege.load.tool import LoadSpec
 from under_siege.record.record import Incident
 from under_siege.record.requests import Requests
 from under_siege.suite.expected_response import Expectation
@@ -43,7 +43,7 @@ def connections(server: Running, path: str) -> list[object]:
 def load(url: str, right: RightAnswer, count: int = 1, users: int = 1, **keys: object) -> tuple[Requests, int]:
     """Let the client send so many requests; return a row for each, and how many of them it repeated."""
     with isolated_tool(DRIVERS["client"]) as tool:
-        rows, told = told_by_client(output_of(tool, LoadSpec(users, 1.0, url, count, rights=(right,), **keys)))
+        rows, told = told_by_client(output_of(tool, load_spec(users, 1.0, url, count, rights=(right,), **keys)))
     assert len(rows) == count
     return rows, told.reconnected
 
@@ -113,7 +113,7 @@ def test_each_user_keeps_a_connection_with_keep_alive_and_otherwise_opens_one_fo
 
 
 def test_a_request_at_a_given_rate_is_noted_with_the_moment_at_which_it_was_due(server: Running) -> None:
-    spec = LoadSpec(0, 1.0, f"{server.url}/text/ok?arrivals", arrivals_per_s=20, rights=(OK,))
+    spec = load_spec(0, 1.0, f"{server.url}/text/ok?arrivals", arrivals_per_s=20, rights=(OK,))
     with isolated_tool(DRIVERS["client"]) as tool:
         rows, _ = told_by_client(output_of(tool, spec, rows=20))
     assert {*rows.outcome} == {"correct"}

@@ -1,9 +1,12 @@
 """A network of its own for the load, so that it has all local ports."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from bench_runs import run_once
+from conftest import ROOT
 from load_tool_checks import arrived_in_load, needed, skip_version_lookup
 from scripted_server import received, write_suite
 
@@ -48,3 +51,14 @@ def test_a_run_without_permission_for_a_private_network_continues_with_one_warni
     assert descriptors() == before
     (warning,) = warnings
     assert "own_network" in warning
+
+
+def test_a_network_whose_interface_is_down_causes_a_one_line_error() -> None:
+    ports.check_loopback()
+    script = "from under_siege.cli import bench; bench()"
+    command = ["unshare", "-rn", sys.executable, "-c", script, "run", "2", "--rounds", "1"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if "unshare" in ran.stderr:
+        pytest.skip(ran.stderr)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1), ran.stderr
+    assert "ip link set lo up" in ran.stderr

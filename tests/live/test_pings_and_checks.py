@@ -15,7 +15,7 @@ from under_siege.load.answer_check import AnswerCheck, check_interval_s
 from under_siege.load.http_client import HttpResponse
 from under_siege.load.pings import probing
 from under_siege.load.request import Ping, Request
-from under_siege.measure.duration import Length, pinged_s
+from under_siege.measure.siege_length import Length, pinged_s
 from under_siege.record.requests import CORRECT, LATE, LONE_PING, OPEN, PING, Requests
 from under_siege.suite.expected_response import Expectation
 

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from conftest import wait_until
 
+from under_siege.host import ports
 from under_siege.host.process_tree import descendants
 from under_siege.host.resource_usage import UsageReader
 from under_siege.host.server_processes import ProcessWatch
@@ -77,3 +79,19 @@ def test_sockets_are_read_again_only_after_a_pause() -> None:
         for _ in range(2):
             watch(0.0, reader.read())
         assert record.processes[0].samples.connections == [3, -1]
+
+
+def test_the_kernel_reports_the_same_sockets_as_its_tables() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as other,
+        socket.create_connection(listener.getsockname()) as client,
+        listener.accept()[0] as accepted,
+    ):
+        own = {str(os.fstat(each.fileno()).st_ino) for each in (listener, other, client, accepted)}
+        answered, listed = (
+            {state: {inode: port for inode, port in found.items() if inode in own} for state, found in each.items()}
+            for each in (ports._from_kernel(), ports._by_inode(Path("/proc/self/net")))
+        )
+        assert answered == listed
+        assert {len(found) for found in answered.values()} == {2}

@@ -59,7 +59,7 @@ def test_run_benchmark_fails_if_many_requests_fail(
 
 def test_run_benchmark_stops_siege_if_it_hangs_30_s_longer_than_its_duration(address: str, tmp_path: Path) -> None:
     """Replace `timeout`, because siege hangs too rarely, and the real limit takes too long."""
-    path = with_program(tmp_path, "timeout", "echo limits: $*\nexit 124")
+    path = with_program(tmp_path, "timeout", "[[ $4 == true ]] && exit\necho limits: $*\nexit 124")
     for duration, limit_s in (("20", 50), ("20S", 50), ("2m", 150), ("1H", 3630)):
         shown = call(address, DURATION=duration, PATH=path)
         assert f"--kill-after=5 {limit_s} siege" in shown.stderr
@@ -97,3 +97,47 @@ def test_setup_with_an_invalid_python_causes_an_error() -> None:
         )
         assert refused.returncode == 2
         assert "setup: " in refused.stderr
+
+
+STUB_PYTHON = """
+case "$*" in
+  *HOST_GNU_TYPE*) echo KIND ;;
+  "-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+  *"pip install"*) echo "$*" >>installed; echo "$PIP_SAYS" >&2; [[ -z $PIP_SAYS ]] ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "requirement", "is_complete"),
+    [("x86_64-pc-linux-gnu", "-r requirements.txt", True), ("x86_64-alpine-linux-musl", "-e .", False)],
+)
+def test_setup_goes_on_without_the_packages_that_musl_lacks(
+    kind: str, requirement: str, is_complete: bool, tmp_path: Path
+) -> None:
+    made = set_up(tmp_path, kind)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "installed").read_text().endswith(f" {requirement}\n")
+    assert ("charts and profiles are left out" in made.stderr) is not is_complete
+
+
+def test_setup_without_a_network_causes_one_line_about_it(tmp_path: Path) -> None:
+    made = set_up(tmp_path, pip_says="WARNING: Retrying: Failed to establish a new connection: [Errno -3]\nERROR: none")
+    assert made.returncode == 2
+    lines = [line for line in made.stderr.splitlines() if "installing" not in line and "creating" not in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("setup: no package index can be reached")
+
+
+def set_up(tmp_path: Path, kind: str = "", pip_says: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a copy of scripts/setup with a stand-in for Python."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "servers").mkdir()
+    shutil.copy(ROOT / "scripts" / "setup", tmp_path / "scripts")
+    for name in ("requirements.txt", "servers/requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("siege", "redis-server"):
+        with_program(tmp_path, name, "")
+    path = with_program(tmp_path, "stub-python", STUB_PYTHON.replace("KIND", kind))
+    env = {**os.environ, "PATH": path, "PYTHON": "stub-python", "PIP_SAYS": pip_says}
+    return subprocess.run([str(tmp_path / "scripts" / "setup")], capture_output=True, text=True, env=env)

@@ -103,7 +103,7 @@ workers = [2]
 users = {USERS}
 tool = "client"
 keep_alive = true
-time = "6s"
+time = "5s"
 [ping]
 path = "/ping"
 """ + "".join(f'[servers.{mode}]\ncommand = "python prefork.py {mode} {{port}} {{workers}}"\n' for mode in MODES)

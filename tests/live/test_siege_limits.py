@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from bench_runs import run_once
 from command import invoke
+from load_specs import load_spec
 from load_tool_checks import arrived_in_load, output_of, skip_version_lookup
 from scripted_server import received, running, write_suite
 
 from under_siege.host.programs import isolated_tool
 from under_siege.load import DRIVERS
-from under_siege.load.tool import LoadSpec
 from under_siege.measure.load_run import with_open_files
 from under_siege.record.result import load
 
@@ -87,9 +87,9 @@ def test_users_of_siege_return_the_cookies_of_the_server_and_requests_in_flight_
 def test_siege_starts_without_the_cookies_of_another_server(tmp_path: Path) -> None:
     """siege saves cookies in a file, and does not distinguish the ports of a host."""
     with running(tmp_path) as server, isolated_tool(DRIVERS["siege"]) as tool:
-        output_of(tool, LoadSpec(USERS, 1.0, f"{server.url}/cookie", requests=8))
+        output_of(tool, load_spec(USERS, 1.0, f"{server.url}/cookie", requests=8))
         saved = tool.home / ".siege" / "cookies.txt"
         assert "session=1" in saved.read_text()
-        tool.command(LoadSpec(USERS, 1.0, server.url, requests=8))
+        tool.command(load_spec(USERS, 1.0, server.url, requests=8))
         assert saved.read_text() == ""
     assert {one["headers"].get("cookie") for one in server.received()} == {None, "session=1"}

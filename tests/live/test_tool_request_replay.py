@@ -9,11 +9,11 @@ from unittest.mock import Mock
 
 import pytest
 from conftest import wait_until
+from load_specs import load_spec
 from load_tool_checks import needed
 
 from under_siege.host.programs import isolated_tool
 from under_siege.load import DRIVERS, http_client
-from under_siege.load.tool import LoadSpec
 from under_siege.measure.warm_up import REQUESTS_ON_A_CONNECTION, ReplayedRequest, RequestReplays
 from under_siege.record.record import CaseFailedError
 
@@ -22,7 +22,7 @@ SENT = [
     (name, keep_alive)
     for name, driver in DRIVERS.items()
     for keep_alive in (False, True)
-    if driver.is_replayed and not driver.refusal(LoadSpec(2, 1.0, "http://127.0.0.1", keep_alive=keep_alive))
+    if driver.is_replayed and not driver.refusal(load_spec(2, 1.0, "http://127.0.0.1", keep_alive=keep_alive))
 ]
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 KEPT = RIGHT.replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n")
@@ -50,7 +50,9 @@ def test_replayed_requests_equal_those_of_the_load_tool(name: str, keep_alive: b
         seen: list[bytes] = []
         with isolated_tool(DRIVERS[name]) as tool:
             async with answering([RIGHT], seen) as url:
-                order = LoadSpec(2, 1.0, f"{url}/some/path?one=1&two=2", 2 if name == "ab" else None, keep_alive)
+                order = load_spec(
+                    2, 1.0, f"{url}/some/path?one=1&two=2", 2 if name == "ab" else None, keep_alive=keep_alive
+                )
                 process = await asyncio.create_subprocess_exec(
                     *tool.command(order), env=tool.environment(), stdout=asyncio.subprocess.DEVNULL
                 )

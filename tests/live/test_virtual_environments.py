@@ -22,7 +22,6 @@ from under_siege.host import environments
 from under_siege.host.interpreter import Interpreter, interpreter
 from under_siege.host.managed_process import until
 from under_siege.host.services import Services
-from under_siege.measure.plan import new_record
 from under_siege.measure.prepare import package_versions, with_environments
 from under_siege.measure.server import running
 from under_siege.record.record import CaseFailedError
@@ -183,7 +182,7 @@ def test_the_error_of_a_server_names_its_missing_package(tmp_path: Path) -> None
     plan = dataclasses.replace(plan, pythons={plan.cases[0].python: python})
 
     async def start() -> None:
-        async with running(plan, plan.cases[0], new_record(plan, plan.cases[0], 0.0, 1), Services()) as server:
+        async with running(plan, plan.cases[0], None, Services()) as server:
             await server.while_alive(asyncio.sleep(10))
 
     with pytest.raises(CaseFailedError, match="lacks the package no_such_package: there is no build of it"):

@@ -1,4 +1,4 @@
-"""Watching the processes of a server must not take CPU time from the server."""
+"""Watching each process of a server takes little CPU time, beside the samples of CPU time and memory."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ time.sleep(600)
 """
 
 
-def test_watching_thirty_processes_takes_about_one_percent_of_a_cpu() -> None:
+def test_watching_thirty_processes_takes_less_than_one_percent_of_a_cpu() -> None:
     record = Record(
         server="x", title="", values={}, round=1, began_at="", load_average=0.0, time_s=1.0, keep_alive=True
     )
@@ -33,14 +33,14 @@ def test_watching_thirty_processes_takes_about_one_percent_of_a_cpu() -> None:
             for _ in range(PROCESSES):
                 assert server.stdout.readline()
             reader, watch = UsageReader(server.pid, memory=True), ProcessWatch(record, None)
-            watch(0.0, reader.read())  # how often it reads later depends on how long this takes
-            began_s, before_s = time.monotonic(), time.thread_time()
+            began_s, used_s = time.monotonic(), 0.0
             while (at_s := time.monotonic() - began_s) < WATCHED_S:
-                watch(at_s, reader.read())
+                usages, before_s = reader.read(), time.thread_time()
+                watch(at_s, usages)
+                used_s += time.thread_time() - before_s
                 time.sleep(SAMPLING_INTERVAL_S)
-            used = (time.thread_time() - before_s) / WATCHED_S
         finally:
             for pid in (*descendants(server.pid), server.pid):
                 os.kill(pid, 9)
     assert len(record.processes) == PROCESSES
-    assert used < 0.02
+    assert used_s / WATCHED_S < 0.01

@@ -53,7 +53,7 @@ class Fake(Driver):
     def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         assert (home / "settings" / "fake.ini").read_text() == "[fake]\n"
         assert (home / "order.txt").read_text() == str(order.users)
-        return [program, str(order.users), order.url, str(order.requests // order.users)]
+        return [program, str(order.users), order.url, str(order.load.requests // order.users)]
 
     def parse_line(self, line: str) -> ToolResponse | None:
         return ToolResponse(*json.loads(line)) if line.startswith("[") else None

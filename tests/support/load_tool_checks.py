@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from load_specs import load_spec
 from scripted_server import running
 
 from common.errors import BadInputError
@@ -28,7 +29,7 @@ from under_siege.record.requests import Requests
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"
 USERS, TIME_S, BODY, LIMIT_S = 4, 1.0, b"hello", 300
-ORDER = LoadSpec(USERS, TIME_S, "http://127.0.0.1:8000/")
+ORDER = load_spec(USERS, TIME_S, "http://127.0.0.1:8000/")
 TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]
 WAYS = {  # for each recording, the path, and whether the tool requests keep-alive
     "right": ("/text/hello", False),
@@ -125,7 +126,7 @@ def _record(name: str, way: str, url: str) -> None:
     with isolated_tool(DRIVERS[name]) as tool:
         options = ("-s", "1") if (name, way) == ("ab", "never") else ()
         url = f"{url}{path}" if path else "http://127.0.0.1:9/"
-        output = output_of(tool, LoadSpec(USERS, TIME_S, url, keep_alive=keep_alive, expected=BODY, options=options))
+        output = output_of(tool, load_spec(USERS, TIME_S, url, keep_alive=keep_alive, expected=BODY, options=options))
     # The driver of ab reads all 100 lines of its file.
     files = {path: text if name == "ab" else _without_this_machine(text) for path, text in output.files.items()}
     printed = map(_without_this_machine, (output.stdout, output.stderr))

@@ -18,8 +18,8 @@ import numpy as np
 from simulated_record import record_of, result_of
 
 from under_siege.judge.stopping_rule import MOST_ROUNDS
-from under_siege.measure.duration import Length
 from under_siege.measure.racing import LIMITS_S, Decide, Race
+from under_siege.measure.siege_length import Length
 from under_siege.record.case import Case
 from under_siege.record.record import Machine, Record
 from under_siege.record.requests import CORRECT, LOAD, PING, Requests, close_loop

@@ -20,11 +20,11 @@ LAYERS = [
     "lesson",
     "cli __main__",
 ]
-# Scripts that run in a target's Python import only `common`. The load generator runs in that of the bench.
+# Modules that run in a target's Python import only `common`. The load generator runs in that of the bench.
 SCRIPTS = "under_siege.subprocess_scripts"
+IN_TARGETS = (SCRIPTS, "under_siege.drill.task")
 GENERATOR = f"{SCRIPTS}.client"
 ALSO = {  # may be imported by the second
-    f"{SCRIPTS}.drill_task": "under_siege.drill",
     f"{SCRIPTS}.cpu_speed_loop": "under_siege.host",
     f"{SCRIPTS}.no_server_baseline": "under_siege.measure",
     "under_siege.cli": "bench",
@@ -39,7 +39,7 @@ def layer_of(name: str) -> int:
 def is_allowed(importer: str, imported: str) -> bool:
     if imported.startswith("common") or (imported in ALSO and importer.startswith(ALSO[imported])):
         return True
-    if importer.startswith(SCRIPTS):
+    if importer.startswith(IN_TARGETS):
         return imported.startswith(SCRIPTS) or (importer == GENERATOR and layer_of(imported) <= layer_of("x.load"))
     return importer.startswith("under_siege") and layer_of(imported) <= layer_of(importer)
 

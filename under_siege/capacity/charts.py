@@ -33,8 +33,9 @@ def _latency(servers: Sequence[tuple[Capacity, str]], metric: str, height: int) 
         for step in capacity.steps
         if (value := step.value(f"{metric}_p99_s")) is not None and value < math.inf
     ]
-    goals = {goal for capacity, _ in servers for goal in capacity.goals if goal.figure.startswith(f"{metric}_")}
-    limits = [{"value": limit} for limit in sorted({goal.limit for goal in goals})]
+    goals = {each for capacity, _ in servers for each in capacity.goals if not each.request}
+    limits_s = {each.limit for each in goals if each.figure.startswith(f"{metric}_")}
+    limits = [{"value": limit_s} for limit_s in sorted(limits_s)]
     axis = {"values": [factor * 10.0**power for power in range(-4, 3) for factor in (1, 3)], "labelExpr": TIME}
     y = quantity("value", title=f"{metric}s: p99", scale={"type": "log"}, axis=axis)
     return _lines(rows, servers, y, height, {"data": {"values": limits}, **layer("rule", "limit", {"y": y})})

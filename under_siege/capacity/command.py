@@ -37,7 +37,10 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     """Find the highest request rate that meets all goals.
 
     The rate of each server has a confidence interval. Requests arrive as a Poisson process (open loop). TARGET is the
-    same as for run. Exit 1 if a search failed; else 3 if an interval is wider than about ±20 %; else 0.
+    same as for run.
+
+    Exit 1 if a search failed, or a goal for the rate ("rate >= 30/s") is missed; else 3 if it is undecided, or an
+    interval is wider than about ±20 %; else 0.
     """
     from under_siege.capacity.search import USUAL_STEPS, capacity_plan, run_capacity
     from under_siege.suite.selection import suite_of

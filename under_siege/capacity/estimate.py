@@ -15,7 +15,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from under_siege.capacity.step_metrics import MOST_EXCESS, REPLICATES, Floats, StepMetrics
-from under_siege.judge.goal import Goal
+from under_siege.judge.goal import Goal, goal
+from under_siege.judge.metric import MetricValue
+from under_siege.judge.requirement_check import MISSED, UNDECIDED, Judged, outcome_of
 from under_siege.judge.round_statistics import Round
 from under_siege.record.case import Case
 from under_siege.record.result import Result
@@ -29,7 +31,9 @@ LEAST_PER_S, LEAST_SHARE = 1.0, 0.05  # the lowest rate is the lower of 1/s and 
 MOST_OPEN = 1000  # requests at the same time that a step may have, even if the server keeps up
 MOST_PER_S = 2000.0  # what the load generator can offer
 SPEED_SHARE = 0.6  # share of the scatter of the CPU speed between steps that does not average out
-OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
+OK, FAILED = "ok", "failed"
+# Metrics whose goals don't limit the search: they are requirements for the rate that it finds.
+OF_RATE = ("rate_per_s", "of_ceiling", "streams_per_s")
 
 
 @dataclass(frozen=True)
@@ -246,9 +250,29 @@ def capacities_of(result: Result) -> list[Capacity]:
     return [capacity_of(result, case) for case in sorted(cases, key=lambda case: case.sort_key)]
 
 
+def judged(result: Result) -> list[Judged]:
+    """Judge the requirements for the rate that each server sustains."""
+    goals = [goal(each.text) for each in result.requirements]
+    return [_judged(each, capacity) for each in goals for capacity in capacities_of(result) if each.figure in OF_RATE]
+
+
+def _judged(requirement: Goal, capacity: Capacity) -> Judged:
+    if capacity.verdict == FAILED:
+        return Judged(requirement, capacity, None, MISSED, "it failed")
+    of_ceiling = requirement.figure == "of_ceiling"
+    if of_ceiling and capacity.ceiling_per_s is None:
+        return Judged(requirement, capacity, None, UNDECIDED, "there is no ceiling")
+    unit = capacity.ceiling_per_s or 1.0 if of_ceiling else 1.0
+    upper_per_s = math.inf if capacity.upper_per_s is None else capacity.upper_per_s
+    mean = None if capacity.per_s is None else capacity.per_s / unit
+    known = MetricValue(mean, (capacity.lower_per_s or 0.0) / unit, upper_per_s / unit)
+    outcome = outcome_of(requirement, known)
+    return Judged(requirement, capacity, known, outcome, "search longer, with --time" if outcome == UNDECIDED else "")
+
+
 def exit_code(result: Result) -> int:
-    """Return 1 if any search failed, 3 if none failed but any is undecided, and 0 otherwise."""
-    verdicts = {capacity.verdict for capacity in capacities_of(result)}
-    if FAILED in verdicts:
+    """Return 1 if any search failed or misses a requirement, 3 if anything else is undecided, and 0 otherwise."""
+    found = {capacity.verdict for capacity in capacities_of(result)} | {each.outcome for each in judged(result)}
+    if found & {FAILED, MISSED}:
         return 1
-    return 3 if UNDECIDED in verdicts else 0
+    return 3 if UNDECIDED in found else 0

@@ -6,22 +6,24 @@ the highest that met the goals and the lowest that missed one, and two long step
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from common.errors import BadInputError
-from under_siege.capacity.estimate import SearchSteps, bracket, crossings, search_steps
+from under_siege.capacity.estimate import OF_RATE, SearchSteps, bracket, crossings, search_steps
 from under_siege.capacity.step import LIMIT_S, TIMEOUT, Offer, longest_s, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.host.machine_speed import SpeedProbe, beside_the_machine, speed_probe
-from under_siege.judge.goal import Goal, goal
+from under_siege.judge.goal import Goal, goal, required
 from under_siege.judge.metrics import OF_STREAMS
-from under_siege.measure.duration import Length, in_words
+from under_siege.judge.requirement_check import check_requirements
 from under_siege.measure.load_run import run_ceiling
 from under_siege.measure.plan import Plan, make_plan, new_record
+from under_siege.measure.run_time import in_words
 from under_siege.measure.session import Reporting, Session, run_session
-from under_siege.paths import USERS
+from under_siege.measure.siege_length import Length
+from under_siege.paths import PROGRAM, USERS
 from under_siege.record.case import Case, Value
 from under_siege.record.record import CaseFailedError, Failure, RateStep, Record
 from under_siege.record.result import Result
@@ -47,7 +49,7 @@ TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"
 FIRST_EVENT_GOAL = "first event p99 < 1s"
 GAP_S = 0.2
 TIMES_GAP = 3.0
-_NOT_SUPPORTED = ("rate_per_s", "of_ceiling", "streams_per_s", "streams_at_once")
+_NEEDED_LIMITS = {"throttled_pct": "cpus", "of_memory_limit": "memory"}  # metrics of a limit, and its axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +107,40 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
         BadInputError: a goal is invalid or unsuitable for a search; see also `make_plan`.
     """
     refuse_unsupported(CAPACITY, suite)
+    check_requirements(suite)
     for text in goals:
-        check_goal(goal(text), suite)
+        check_goal(goal(text), suite, {**suite.axes, **{name: values for name, values in axes.items() if values}})
     targets, ceiling = suite.targets, suite.ceiling
     if ceiling is not None and not ceiling.has_no_server:
         targets, ceiling = (*targets, ceiling), None
-    searched = replace(suite, targets=targets, ceiling=ceiling, axes={**suite.axes, "users": (USERS,)})
+    of_rate = required([text for text in goals if goal(text).figure in OF_RATE])
+    users = {**suite.axes, "users": (USERS,)}
+    searched = replace(suite, targets=targets, ceiling=ceiling, axes=users, required=of_rate)
     return make_plan(searched, axes, time_s=None, rounds=1, seed=seed)
 
 
-def check_goal(requested: Goal, suite: Suite) -> None:
-    """Raise BadInputError if the goal can't limit the arrival rate in a search."""
-    if requested.of_base or requested.figure in _NOT_SUPPORTED:
+def limits_in(goals: Sequence[str]) -> list[str]:
+    """Return the goals that limit the search; the others are requirements for the rate that it finds."""
+    return [text for text in goals if goal(text).figure not in OF_RATE]
+
+
+def check_goal(requested: Goal, suite: Suite, axes: Collection[str] = ()) -> None:
+    """Raise BadInputError if the goal can neither limit the arrival rate in a search nor be checked afterwards.
+
+    Args:
+        axes: what has values in this search.
+    """
+    if requested.of_base:
+        raise BadInputError(f"{requested.text!r}: a capacity search has no base; use it with {PROGRAM} run --against")
+    if requested.figure in ("streams_at_once", "rate_per_s") and suite.load.stream is not None:
         raise BadInputError(
-            f"{requested.text!r}: not supported in a capacity search; set a goal for latency, availability, cpu or "
-            "memory, such as 'p99 < 1s'"
+            f"{requested.text!r}: a capacity search offers a rate of streams; use a goal such as 'streams >= 5/s'"
         )
-    if requested.is_at_most is (requested.figure == "availability_pct"):
+    if requested.request and requested.request not in {f"{one.request.method} {one.path}" for one in suite.load.mix}:
+        raise BadInputError(f"{requested.text!r}: this load has no request {requested.request}")
+    if (limit := _NEEDED_LIMITS.get(requested.figure, "")) and limit not in axes:
+        raise BadInputError(f"{requested.text!r}: there is no limit; set one with --{limit}")
+    if requested.figure not in OF_RATE and requested.is_at_most is (requested.figure == "availability_pct"):
         other = requested.text.replace(requested.operator, ">=" if requested.is_at_most else "<")
         raise BadInputError(
             f"{requested.text!r} is easier to meet under more load, so it can't limit the rate; use {other!r}"
@@ -143,7 +162,7 @@ def run_capacity(
     """Search for the capacity of each server, and save the result after each step; see `run_session`."""
 
     async def work(session: Session) -> None:
-        await CapacityRun(session, list(goals), time_s).run()
+        await CapacityRun(session, limits_in(goals), time_s).run()
 
     return run_session(plan, reporting, work)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from common.errors import one_line
+from under_siege.host.limits import watching_limits
 from under_siege.host.machine_speed import watching_machine
 from under_siege.host.resource_usage import sampling
 from under_siege.host.services import Services
@@ -106,7 +107,7 @@ class Offer:
         """Measure the step; record any error as a failure."""
         began_s, record = time.monotonic(), self.step.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
-        record.other_statuses = self.expected.other_statuses()
+        record.other_statuses, record.mix = self.expected.other_statuses(), self.expected.sent_mix()
         try:
             starting = running(self.plan, self.step.case, record, self.services)
             async with generator() as sending, client() as session, starting as server:
@@ -142,7 +143,8 @@ class Offer:
         timeout_s = TIMEOUT * max((goal.limit for goal in goals if goal.figure.startswith("ping_")), default=0.1)
         pings = probing(session, server.url, server.ping, timeout_s, record.requests, began_s, PING_EVERY_S)
         async with pings, sampling(server.pid, record, began_s), watching_machine(record):
-            await server.while_alive(self._until_seen(sending, last_response_s(goals, self.expected)))
+            with watching_limits(server.group, record):
+                await server.while_alive(self._until_seen(sending, last_response_s(goals, self.expected)))
             record.load_s = self.step.seen_until_s = time.monotonic() - began_s
         record.tool_cpu_s = max(0.0, (sending.cpu_s() or 0.0) - cpu_s)
         self.step.generator_awake = sending.awake.cpus(record.load_s)

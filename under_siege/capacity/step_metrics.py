@@ -55,7 +55,7 @@ class StepMetrics:
             self.failure = record.failure.message
         self.startup_s = max(0.0, (record.case_s or 0.0) - step.seen_until_s)  # to start and stop the server
         # The latency limit for goodput: the limit of the strictest response-time goal.
-        limits_s = (each.limit for each in self.goals if each.figure.startswith("response_"))
+        limits_s = (each.limit for each in self.goals if each.figure.startswith("response_") and not each.request)
         self.in_time_s = min(limits_s, default=math.inf)
         self.right = rows.is_correct
         self._has_failed = ~rows.is_correct & ~rows.is_open
@@ -102,17 +102,33 @@ class StepMetrics:
         late = int(np.sum(np.isfinite(self.waits_s) & (self.waits_s > self.in_time_s)))
         return {**{name: counts[name] / total for name in OUTCOMES}, "late": late / total}
 
-    def value(self, key: str) -> float | None:
-        """Return the value of one of `METRICS`, or None if it is unknown; percentiles may be infinite."""
-        metric = METRICS[key]
+    def value(self, key: str, request: str = "") -> float | None:
+        """Return the value of one of `METRICS`, or None if it is unknown; percentiles may be infinite.
+
+        Args:
+            request: the request of a mix whose responses count, such as `GET /list`; empty: all requests.
+        """
+        metric, of_request = METRICS[key], self._is_of(request)
         if metric.percent:
             waits = self.samples[metric.latency][1]
+            waits = waits[of_request] if request else waits
             return Waits(waits, np.ones(len(waits), dtype=bool)).percentile(metric.percent)
+        run = Round(self.record)
+        throttled = run.throttled()
         return {
-            "availability_pct": 100 * float(np.mean(self.right)) if len(self.right) else None,
+            "availability_pct": 100 * float(np.mean(self.right[of_request])) if of_request.any() else None,
             "cpu_s_per_transaction": self.cpu_s,
             "memory_bytes": self.memory_bytes,
+            "throttled_pct": None if throttled is None else 100 * throttled,
+            "of_memory_limit": run.of_memory_limit(),
         }.get(key)
+
+    def _is_of(self, request: str) -> NDArray[np.bool_]:
+        """Return which rows are of this request of a mix."""
+        if not request:
+            return np.ones(len(self.rows), dtype=bool)
+        sent = [index for index, one in enumerate(self.record.mix) if f"{one.method} {one.path}" == request]
+        return np.isin(self.rows.request, sent)
 
     @property
     def cpus(self) -> float | None:
@@ -128,7 +144,10 @@ class StepMetrics:
         shares, cpus = self.shares, self.cpus
         if not shares["refused"] or shares["refused"] < max(shares[name] for name in OUTCOMES) or cpus is None:
             return False
-        lacks = (goal.figure == "availability_pct" or self.value(goal.figure) == math.inf for goal in self.missed)
+        lacks = (
+            goal.figure == "availability_pct" or self.value(goal.figure, goal.request) == math.inf
+            for goal in self.missed
+        )
         return cpus < HARDLY_BUSY and any(lacks)
 
     @property
@@ -147,16 +166,20 @@ class StepMetrics:
         return {each: np.clip(self._log_excesses(each), -MOST_EXCESS, MOST_EXCESS) for each in self.goals}
 
     def _log_excesses(self, goal: Goal) -> Floats:
-        metric = METRICS[goal.figure]
+        metric, of_request = METRICS[goal.figure], self._is_of(goal.request)
+        if goal.request and not of_request.any():  # a short step may not have sent a rare request of the mix
+            return np.full(1 + REPLICATES, -math.inf)
         if metric.percent:
             due_s, values = self.samples[metric.latency]
+            if goal.request:
+                due_s, values = due_s[of_request], values[of_request]
             logs = self._resampled(due_s, values / goal.limit, metric.percent / 100)
-            if (measured_s := self.value(goal.figure)) is not None:
+            if (measured_s := self.value(goal.figure, goal.request)) is not None:
                 logs[0] = math.log(measured_s / goal.limit)  # what is shown decides whether the goal is met
             return logs
         if goal.figure == "availability_pct":
-            values = np.where(self.right, SHORTEST_S, np.inf)
-            return self._resampled(self.rows.due_s, values, goal.limit / 100)
+            values = np.where(self.right, SHORTEST_S, np.inf)[of_request]
+            return self._resampled(self.rows.due_s[of_request], values, goal.limit / 100)
         value = self.value(goal.figure)
         return np.full(1 + REPLICATES, math.inf if value is None else math.log(max(value, SHORTEST_S) / goal.limit))
 

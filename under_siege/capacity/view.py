@@ -7,17 +7,19 @@ from typing import Any, NamedTuple
 
 from under_siege import formatting
 from under_siege.capacity.charts import capacity_chart, latency_chart
-from under_siege.capacity.estimate import FAILED, UNDECIDED, Capacity, capacities_of, exit_code
+from under_siege.capacity.estimate import FAILED, Capacity, capacities_of, exit_code, judged
 from under_siege.capacity.step_metrics import OUTCOMES, StepMetrics
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.judge.goal import Goal
 from under_siege.judge.metrics import METRICS, OF_STREAMS
+from under_siege.judge.requirement_check import UNDECIDED
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import other_work
 from under_siege.record.result import Result, SkippedServer
 from under_siege.show.case_names import CaseNames, in_brief, in_words, with_capital
 from under_siege.show.columns import with_first_text
 from under_siege.show.conditions import began_at, cores, facts, identity, interruption
+from under_siege.show.requirement_outcomes import required_as_data, required_table
 from under_siege.show.stream_notes import text_note
 from under_siege.show.view import Cell, Column, CsvValue, Figure, Medium, Paragraph, Row, Table, Tone, View, finite
 
@@ -44,15 +46,16 @@ class NamedCapacity(NamedTuple):
 
 def view(result: Result) -> View:
     """Return all that `bench.py capacity` shows."""
-    several, interrupted = named(capacities_of(result)), interruption(result)
+    several, required, interrupted = named(capacities_of(result)), judged(result), interruption(result)
+    requirements = {"requirements": required_as_data(required)} if required else {}
     return View(
         "Capacity",
         [Paragraph(sentence) for sentence in (interrupted,) if sentence]
         + [Paragraph(sentence) for sentence in conclusion(several, result.left_out, is_whole=not interrupted)],
-        [_table(several), _table_of_steps(several)],
+        [_table(several), _table_of_steps(several), required_table(required)],
         footnotes=_footnotes(result, several),
         figures=list(figures(several)),
-        data={**identity(result), "cases": [_as_data(each.capacity) for each in several]},
+        data={**identity(result), "cases": [_as_data(each.capacity) for each in several], **requirements},
         csv=_as_csv(several),
         facts=list(facts(result)),
         made_at=began_at(result),
@@ -128,7 +131,7 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
         yield f": {_refusal(capacity.refusing)}"
     elif capacity.is_none:
         first = capacity.steps[0]
-        values = [f"{_metric(goal)}: {_text(first, goal.figure)}" for goal in first.missed]
+        values = [f"{_metric(goal)}: {_text(first, goal.figure, goal.request)}" for goal in first.missed]
         yield f": no rate meets the goals; even at {per_s(first.per_s)}, {' and '.join(values)}"
     elif capacity.lower_per_s is None:
         yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower rate was offered"
@@ -160,9 +163,9 @@ def per_s(value: float | None) -> str:
     return NONE if value is None else f"{significant(value)}/s"
 
 
-def _text(step: StepMetrics | None, key: str) -> str:
+def _text(step: StepMetrics | None, key: str, request: str = "") -> str:
     """Format one of `METRICS`; if it is an infinite latency, return the most frequent reason."""
-    value = step.value(key) if step else None
+    value = step.value(key, request) if step else None
     if step is None or value is None:
         return NONE
     if math.isinf(value):
@@ -182,7 +185,9 @@ def _metric(goal: Goal) -> str:
 def _first_missed(capacity: Capacity) -> str:
     """Describe the goal that is missed first, such as `p99: 1.4 s at 20.3/s`."""
     step, goal = capacity.first_missed, capacity.breaks
-    return f"{_metric(goal)}: {_text(step, goal.figure)} at {per_s(step.per_s)}" if step and goal else "none"
+    if step is None or goal is None:
+        return "none"
+    return f"{_metric(goal)}: {_text(step, goal.figure, goal.request)} at {per_s(step.per_s)}"
 
 
 def _sustained(capacity: Capacity) -> str:

@@ -12,8 +12,8 @@ from under_siege.drill.faults import CONTROL, FAULTS, Fault
 from under_siege.drill.injection import Need
 from under_siege.drill.loaded_server import STEADY_CPU_S, USERS, ContextOf, compute_task, warm_server
 from under_siege.drill.recovery_check import has_recovered
-from under_siege.measure.duration import in_words
 from under_siege.measure.plan import Plan, make_plan
+from under_siege.measure.run_time import in_words
 from under_siege.measure.session import Reporting, Session, run_session
 from under_siege.paths import PACKAGE, environment_variable
 from under_siege.record.case import Case, Value
@@ -66,7 +66,7 @@ def run_drill(
                 total_s, is_announced = (time.monotonic() - began_s) / count * total, True
                 session.watcher.say(f"{total} incidents take {in_words(total_s, total_s)}")
 
-    paths = [str(PACKAGE / "subprocess_scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(PACKAGE / "drill" / "task"), *filter(None, [os.environ.get("PYTHONPATH")])]
     with environment_variable("PYTHONPATH", os.pathsep.join(paths)):  # for drill_task
         return run_session(plan, reporting, work)
 

@@ -17,6 +17,7 @@ import aiohttp
 import psutil
 
 from under_siege.drill.incident_metrics import WINDOW_S, recovery_s
+from under_siege.drill.task.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.host.managed_process import until
 from under_siege.host.resource_usage import tree_usage
 from under_siege.host.services import Services
@@ -42,7 +43,6 @@ from under_siege.record.requests import (
     Requests,
     outcome_of,
 )
-from under_siege.subprocess_scripts.drill_task import BEGUN, ENDLESS, FOLDER, LASTS
 from under_siege.suite.expected_response import Expectation
 
 Filled = Callable[[str, Request], tuple[str, Request]]

@@ -51,7 +51,7 @@ class RunCommand:
     id_file: str  # the file that the command names for the id of the container, or an empty string
 
 
-def run_command(words: Sequence[str]) -> RunCommand | None:
+def container_command(words: Sequence[str]) -> RunCommand | None:
     """Return the command that runs a container, or None if the words are another command.
 
     Raises:
@@ -85,7 +85,7 @@ def _refused(what: str) -> BadInputError:
 def _hides_a_container(script: str) -> bool:
     with contextlib.suppress(ValueError):  # its quotes are not closed
         try:
-            return run_command(shlex.split(script)) is not None
+            return container_command(shlex.split(script)) is not None
         except BadInputError:
             return True
     return False
@@ -137,7 +137,7 @@ class Container:
     def __init__(
         self, words: Sequence[str], own_folder: Path, environment: Mapping[str, str], folder: Path | None
     ) -> None:
-        command = run_command(words)
+        command = container_command(words)
         assert command is not None
         self._client, self._runtime = command.client, command.runtime
         self._environment, self._folder = environment, folder or Path.cwd()
@@ -203,7 +203,7 @@ async def contained(
 ) -> AsyncIterator[tuple[list[str], Container | None]]:
     """Yield the command and its container, if it starts one; remove the container at the end."""
     try:
-        is_container = run_command(words) is not None
+        is_container = container_command(words) is not None
     except BadInputError as error:  # its program is a value of an axis; otherwise, the suite was rejected
         raise CaseFailedError("unsuitable_container", str(error)) from None
     if not is_container:

@@ -170,7 +170,11 @@ async def _environment(
         return directory
     its_packages = f" with {', '.join(packages)}" if packages else ""
     tell(f"creating a virtual environment for Python {python.version}{its_packages}; this is done once")
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    try:
+        DIRECTORY.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        how = "set XDG_CACHE_HOME to a folder that you can write to"
+        raise BadInputError(f"can't create the folder {DIRECTORY}: {error.strerror}; {how}") from None
     with TemporaryDirectory(dir=DIRECTORY) as temporary, current_supervisor().removing(Path(temporary)):
         with contextlib.suppress(FileNotFoundError):
             directory.rename(Path(temporary, "broken"))

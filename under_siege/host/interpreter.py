@@ -249,9 +249,10 @@ def _base_python(place: Path) -> str:
             return found
     if not wanted:
         return sys.executable
+    uv = "uv" if shutil.which("uv") else f"{shlex.quote(sys.executable)} -m uv"  # which the bench requires
     raise BadInputError(
         f"{place} needs Python {wanted[-1]}, and none is installed: install it, for example with "
-        f"uv python install {shlex.quote(wanted[-1])}, or pass --python PATH"
+        f"{uv} python install {shlex.quote(wanted[-1])}, or pass --python PATH"
     )
 
 

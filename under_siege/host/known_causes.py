@@ -18,6 +18,7 @@ _REFUSED = (  # how clients say that nothing listens at a host and a port
     r"(?<!Errno 101\] )(?<!Errno 110\] )(?<!Errno 113\] )Connect call failed \('(?P<host>[^']+)', (?P<port>\d+)",
     r"Error 111 connecting to (?P<host>[^\s:]+):(?P<port>\d+)",
     r'connection to server at "(?P<host>[^"]+)"[^,]*, port (?P<port>\d+) failed: Connection refused',
+    r'connection to server on socket "(?P<host>[^"]+)/\.s\.PGSQL\.(?P<port>\d+)" failed: (?:No such|.*refused)',
     r"Can't connect to MySQL server on '(?P<host>[^':]+)(?::(?P<port>\d+))?'[^\n]{0,10}\b111\b",
     r"(?P<host>[\w.-]+):(?P<port>\d+): \[Errno 111\] Connection refused",
 )

@@ -14,10 +14,11 @@ from under_siege.host.requirement_files import at, index_of, toml_of
 _VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_CONFIG_FILE")
 _KEYS = ("index", "index-url", "extra-index-url", "no-index")  # in uv's settings
 _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
+_WAY_OF_PIP = {"cert": "SSL_CERT_FILE", "proxy": "ALL_PROXY"}  # how pip reaches any index
 
 
 def uv_environment(files: Iterable[Path], folder: Path) -> dict[str, str]:
-    """Return this process's environment, changed so that uv uses the indexes that pip would use.
+    """Return this process's environment, changed so that uv uses the indexes that pip would use, and its certificates.
 
     Args:
         files: the requirements files to install.
@@ -26,12 +27,12 @@ def uv_environment(files: Iterable[Path], folder: Path) -> dict[str, str]:
     Raises:
         BadInputError: a file can't be read, or pip must not use any index.
     """
-    environment = dict(os.environ)
+    pip = _pip_settings()
+    environment = {**{name: pip[key] for key, name in _WAY_OF_PIP.items() if pip.get(key)}, **os.environ}
     if named := [index for file in files if (index := index_of(file))]:
         environment.pop("UV_INDEX_URL", None)
         environment["UV_DEFAULT_INDEX"] = named[-1]
     elif not _has_settings(folder):
-        pip = _pip_settings()
         environment |= {name: " ".join(pip[key].split()) for key, name in _OF_PIP.items() if pip.get(key)}
         if pip.get("no-index", "").lower() in ("1", "true", "yes", "on"):
             raise BadInputError("pip must use no index, but uv would: set UV_DEFAULT_INDEX, or create .venv yourself")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from common.errors import BadInputError
 from under_siege.host.managed_process import offspring
 from under_siege.host.supervisor_client import another_supervisor
 from under_siege.paths import HOST
@@ -23,7 +24,8 @@ from under_siege.record.record import CaseFailedError
 _NET = Path("/proc/net")
 # A line of the kernel's tables (proc_pid_net(5)): the local port, the remote port, the state, and the socket's inode.
 _LINE = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:(\w{4}) (0A|01) \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
-_LISTENS, _CONNECTED = "0A", "01"
+_CONNECTED, _LISTENS = 1, 10  # states
+_SOCK_DIAG, _BY_FAMILY, _DUMP_REQUEST, _ERROR, _DONE = 4, 20, 0x301, 2, 3  # linux/netlink.h, linux/sock_diag.h
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS = 0x8913  # linux/sockios.h
@@ -31,6 +33,18 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1  # linux/if.h
 _SETTINGS = Path("/proc/sys/net/ipv4")  # settings of the network namespace of the thread that opens them
 _FIRST_PORT = 32_768
+
+
+def check_loopback() -> None:
+    """Raise BadInputError if no process can connect to HOST, as in a new network namespace."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((HOST, 9))  # sends nothing
+    except OSError as error:
+        raise BadInputError(
+            f"{HOST} can't be reached ({error.strerror}), because the network interface lo is down; bring it up with: "
+            "ip link set lo up"
+        ) from None
 
 
 def claimed_port(first: int) -> socket.socket:
@@ -139,15 +153,40 @@ def sockets_of(pid: int) -> tuple[dict[str, int], dict[str, int]]:
 
     A process in a container has a network of its own. Raise OSError if the process has ended.
     """
-    found = _by_inode(Path(f"/proc/{pid}/net"))
+    is_here = os.readlink("/proc/thread-self/ns/net") == os.readlink(f"/proc/{pid}/ns/net")  # noqa: PTH115
+    found = _by_inode(_NET if is_here else Path(f"/proc/{pid}/net"))
     return found[_LISTENS], found[_CONNECTED]
 
 
-def _by_inode(net: Path) -> dict[str, dict[str, int]]:
+def _by_inode(net: Path) -> dict[int, dict[str, int]]:
     """Return the local ports of sockets by state and inode."""
-    found: dict[str, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
+    if net == _NET:  # after a load, the tables also have thousands of sockets in TIME_WAIT
+        with contextlib.suppress(OSError):  # a sandbox may not have it
+            return _from_kernel()
+    found: dict[int, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
     for port, _, state, inode in _lines(net):
-        found[state][inode] = int(port, 16)
+        found[int(state, 16)][inode] = int(port, 16)
+    return found
+
+
+def _from_kernel() -> dict[int, dict[str, int]]:
+    """Return the same for the network of this thread (sock_diag(7)); raise OSError if the kernel refuses."""
+    found: dict[int, dict[str, int]] = {_LISTENS: {}, _CONNECTED: {}}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            query = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 0, 1 << _LISTENS | 1 << _CONNECTED)
+            kernel.send(struct.pack("=IHHII", 16 + len(query), _BY_FAMILY, _DUMP_REQUEST, 0, 0) + query)
+            kind = 0
+            while kind != _DONE:
+                data, start = kernel.recv(1 << 16), 0
+                while start < len(data) and kind != _DONE:
+                    length, kind = struct.unpack_from("=IH", data, start)
+                    if kind == _ERROR:
+                        raise OSError(-struct.unpack_from("=i", data, start + 16)[0], "sock_diag")
+                    if kind == _BY_FAMILY:
+                        state, port, inode = struct.unpack_from("!xBxxH62xI", data, start + 16)
+                        found[state][str(socket.ntohl(inode))] = port
+                    start += (length + 3) & ~3
     return found
 
 

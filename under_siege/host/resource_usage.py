@@ -105,10 +105,16 @@ class ProcessUsage(NamedTuple):
 
 
 class Allowance:
-    """Limit how often something is read, so that reading it takes at most 1/400 of the time of a CPU."""
+    """Limit how often something is read, so that reading it takes little of a CPU's time.
 
-    def __init__(self, pause_s: float = 0.0) -> None:
-        self._pause_s, self._began_s, self._next_s = pause_s, 0.0, 0.0
+    Args:
+        share: of a CPU's time that reading may take.
+        shortest_s, longest_s: limits of the pause between two readings, which are more important than the share.
+    """
+
+    def __init__(self, share: float, shortest_s: float, longest_s: float) -> None:
+        self._share, self._shortest_s, self._longest_s = share, shortest_s, longest_s
+        self._began_s = self._next_s = 0.0
 
     @property
     def is_due(self) -> bool:
@@ -118,7 +124,8 @@ class Allowance:
         self._began_s = time.thread_time()
 
     def __exit__(self, *_: object) -> None:
-        self._next_s = time.monotonic() + max(self._pause_s, 400 * (time.thread_time() - self._began_s))
+        pause_s = (time.thread_time() - self._began_s) / self._share
+        self._next_s = time.monotonic() + min(self._longest_s, max(self._shortest_s, pause_s))
 
 
 class UsageReader:
@@ -127,7 +134,7 @@ class UsageReader:
     def __init__(self, pid: int | None, *, memory: bool) -> None:
         self._pid, self._has_memory = pid, memory
         self._known: dict[int, Memory] = {}
-        self._allowance = Allowance()
+        self._allowance = Allowance(0.01, 0.0, 2 * SAMPLING_INTERVAL_S - 0.1)  # at least every second sample
 
     def read(self, *, again: bool = False) -> list[ProcessUsage]:
         """Return the usage of the process and its descendants, parents first; an empty list without one.

@@ -14,7 +14,7 @@ from under_siege.secrets import masked
 
 MOST_PROCESSES = 200  # of a record; a server that starts a command for each request has many
 LONGEST_COMMAND = 200
-LOOK_S = 0.5  # shortest pause between two looks at sockets
+LOOK_S, LONGEST_PAUSE_S = 0.4, 1.9  # pause between two looks at sockets; reading thousands of sockets takes long
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _EPOLL = "anon_inode:[eventpoll]"
 
@@ -30,7 +30,7 @@ class ProcessWatch:
         self._record, self._port = record, port
         self._running: dict[int, ServerProcess] = {}
         self._served: set[str] = set()  # inodes of the sockets on which the server listens
-        self._allowance = Allowance(LOOK_S)
+        self._allowance = Allowance(0.0025, LOOK_S, LONGEST_PAUSE_S)
 
     def __call__(self, at_s: float, usages: Sequence[ProcessUsage]) -> None:
         """Note the processes that run at this time, which is in seconds since the load began."""
@@ -43,7 +43,8 @@ class ProcessWatch:
             if usage.pid not in self._running and len(self._record.processes) < MOST_PROCESSES:
                 self._add(usage, round(usage.started_s - boot_s, 3))
         counts: dict[int, int] = {}
-        if running and self._allowance.is_due:
+        is_wanted = self._record.keep_alive or any(each.is_listening is None for each in self._running.values())
+        if running and is_wanted and self._allowance.is_due:
             with self._allowance, contextlib.suppress(OSError):  # the server has just ended
                 counts = self._look(running[0].pid)
         for usage in running:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from statistics import fmean
 
-from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.estimates import Estimate, share_between
 from under_siege.judge.estimators import Waits, median_of, together
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import SpeedCorrection
 from under_siege.judge.stream_statistics import StreamStatistics
+from under_siege.judge.tool_totals import ToolTotals
 
 Edges = tuple[float, float] | None
 
@@ -75,7 +75,7 @@ class MeasuredCase:
         return together([samples_of(run.streams) for run in self.rounds if run.streams])
 
     @property
-    def _bursts(self) -> list[BurstTotals]:
+    def _bursts(self) -> list[ToolTotals]:
         return [run.totals for run in self.rounds if run.totals]
 
     def response_s(self, percent: float) -> float | None:

@@ -1,20 +1,13 @@
 """Define what a metric is: a figure with a name, a unit, a direction, and a formula over the rounds of a case."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from under_siege.judge.estimates import USUAL_DEVIATION, Estimate
-from under_siege.judge.estimators import Waits
 from under_siege.judge.measured_case import Edges, MeasuredCase
 from under_siege.judge.round_statistics import Round
 from under_siege.judge.speed_correction import CorrectedRound
-from under_siege.judge.stream_statistics import StreamStatistics
-from under_siege.judge.units import TIME, Unit
-
-PING_TOLERANCE_S = 0.020
-EVENT_TOLERANCE_S = 0.010  # users don't notice smaller differences between streams
+from under_siege.judge.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,90 +99,3 @@ class Metric:
     def text(self, value: float) -> str:
         """Format a value for a sentence."""
         return f"{self.unit.text(value)}{self.unit.suffix}"
-
-
-def response_metric(percent: int, meaning: str, **shown: Any) -> Metric:
-    def of_round(corrected: CorrectedRound, run: Round) -> list[float | None]:
-        seconds = run.response_s(percent)
-        return [seconds and seconds * corrected.times]
-
-    def at_least(run: Round) -> float | None:
-        if run.totals:
-            return run.totals.percentile(percent)
-        return run.responses.at_least_s(percent)
-
-    return Metric(
-        f"response_p{percent}_s",
-        TIME,
-        lambda case, _: case.response_s(percent),
-        meaning,
-        f"p{percent}",
-        percent=percent,
-        of_round=of_round,
-        at_least=at_least,
-        **shown,
-    )
-
-
-def ping_metric(percent: int, meaning: str, **shown: Any) -> Metric:
-    """Return a metric with one value for each half of a siege, because there are many pings but few rounds."""
-    return Metric(
-        f"ping_p{percent}_s",
-        TIME,
-        lambda case, _: case.pings.percentile(percent),
-        meaning,
-        f"ping p{percent}",
-        percent=percent,
-        of_round=lambda _, run: [half.percentile(percent) for half in run.halves_of_pings],
-        at_least=lambda run: run.pings.at_least_s(percent),
-        tolerance=PING_TOLERANCE_S,
-        usual_deviation=0.25,  # of the logarithm of 20 ms and the latency, in recorded runs
-        **shown,
-    )
-
-
-def longest_metric(
-    key: str, name: str, longest_s: Callable[[MeasuredCase], float | None], meaning: str = "", **shown: Any
-) -> Metric:
-    """Return a metric whose interval has no upper end, because later requests may take longer."""
-    return Metric(
-        key,
-        TIME,
-        lambda case, _: longest_s(case),
-        meaning,
-        name,
-        percent=100,
-        interval=lambda _, value, __: (value, math.inf),
-        **shown,
-    )
-
-
-def events_metric(
-    kind: str,
-    percent: int,
-    meaning: str,
-    samples_of: Callable[[StreamStatistics], Waits],
-    **shown: Any,
-) -> Metric:
-    """Return a percentile of the first events of streams, or of the gaps between their events."""
-
-    def at_least(run: Round) -> float | None:
-        if run.streams is None:
-            return None
-        return samples_of(run.streams).at_least_s(percent)
-
-    def of_round(_: CorrectedRound, run: Round) -> list[float | None]:
-        return [samples_of(run.streams).percentile(percent) if run.streams else None]
-
-    return Metric(
-        f"{kind}_p{percent}_s",
-        TIME,
-        lambda case, _: case.of_streams(samples_of).percentile(percent),
-        meaning,
-        f"{kind.replace('_', ' ')} p{percent}",
-        percent=percent,
-        of_round=of_round,
-        at_least=at_least,
-        tolerance=EVENT_TOLERANCE_S,
-        **shown,
-    )

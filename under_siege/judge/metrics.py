@@ -4,13 +4,108 @@ Columns, CSV and JSON keys, requirements, capacity goals, sweep charts, claims o
 this table. The tables in docs/reading.md are generated from it.
 """
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 from under_siege import formatting
 from under_siege.judge.estimators import Waits
 from under_siege.judge.measured_case import MeasuredCase
-from under_siege.judge.metric import Metric, events_metric, longest_metric, ping_metric, response_metric
+from under_siege.judge.metric import Metric
 from under_siege.judge.round_statistics import Round
+from under_siege.judge.speed_correction import CorrectedRound
 from under_siege.judge.stream_statistics import StreamStatistics
 from under_siege.judge.units import COUNT, PERCENT, RATE, SHARE, SIZE, TIME
+
+PING_TOLERANCE_S = 0.020
+_EVENT_TOLERANCE_S = 0.010  # users don't notice smaller differences between streams
+
+
+def _response_metric(percent: int, meaning: str, **shown: Any) -> Metric:
+    def of_round(corrected: CorrectedRound, run: Round) -> list[float | None]:
+        seconds = run.response_s(percent)
+        return [seconds and seconds * corrected.times]
+
+    def at_least(run: Round) -> float | None:
+        if run.totals:
+            return run.totals.percentile(percent)
+        return run.responses.at_least_s(percent)
+
+    return Metric(
+        f"response_p{percent}_s",
+        TIME,
+        lambda case, _: case.response_s(percent),
+        meaning,
+        f"p{percent}",
+        percent=percent,
+        of_round=of_round,
+        at_least=at_least,
+        **shown,
+    )
+
+
+def _ping_metric(percent: int, meaning: str, **shown: Any) -> Metric:
+    """Return a metric with one value for each half of a siege, because there are many pings but few rounds."""
+    return Metric(
+        f"ping_p{percent}_s",
+        TIME,
+        lambda case, _: case.pings.percentile(percent),
+        meaning,
+        f"ping p{percent}",
+        percent=percent,
+        of_round=lambda _, run: [half.percentile(percent) for half in run.halves_of_pings],
+        at_least=lambda run: run.pings.at_least_s(percent),
+        tolerance=PING_TOLERANCE_S,
+        usual_deviation=0.25,  # of the logarithm of 20 ms and the latency, in recorded runs
+        **shown,
+    )
+
+
+def _longest_metric(
+    key: str, name: str, longest_s: Callable[[MeasuredCase], float | None], meaning: str = "", **shown: Any
+) -> Metric:
+    """Return a metric whose interval has no upper end, because later requests may take longer."""
+    return Metric(
+        key,
+        TIME,
+        lambda case, _: longest_s(case),
+        meaning,
+        name,
+        percent=100,
+        interval=lambda _, value, __: (value, math.inf),
+        **shown,
+    )
+
+
+def _events_metric(
+    kind: str,
+    percent: int,
+    meaning: str,
+    samples_of: Callable[[StreamStatistics], Waits],
+    **shown: Any,
+) -> Metric:
+    """Return a percentile of the first events of streams, or of the gaps between their events."""
+
+    def at_least(run: Round) -> float | None:
+        if run.streams is None:
+            return None
+        return samples_of(run.streams).at_least_s(percent)
+
+    def of_round(_: CorrectedRound, run: Round) -> list[float | None]:
+        return [samples_of(run.streams).percentile(percent) if run.streams else None]
+
+    return Metric(
+        f"{kind}_p{percent}_s",
+        TIME,
+        lambda case, _: case.of_streams(samples_of).percentile(percent),
+        meaning,
+        f"{kind.replace('_', ' ')} p{percent}",
+        percent=percent,
+        of_round=of_round,
+        at_least=at_least,
+        tolerance=_EVENT_TOLERANCE_S,
+        **shown,
+    )
 
 
 def _first_events(streams: StreamStatistics) -> Waits:
@@ -71,14 +166,14 @@ _ROWS = (
         more_is_better=True,
         interval=lambda case, *_: case.availability_interval(),
     ),
-    response_metric(
+    _response_metric(
         50,
         f"Half of all requests for the task took no longer than this. {_LOWER_BOUND}",
         column="response p50",
         in_terminal="response\np50",
     ),
-    response_metric(95, ""),
-    response_metric(
+    _response_metric(95, ""),
+    _response_metric(
         99,
         f"99 of 100 requests for the task took no longer than this. {_LOWER_BOUND}",
         column="response p99",
@@ -88,8 +183,8 @@ _ROWS = (
         is_logarithmic=True,
         is_on_page=True,
     ),
-    longest_metric("response_max_s", "max", MeasuredCase.longest_response_s),
-    events_metric(
+    _longest_metric("response_max_s", "max", MeasuredCase.longest_response_s),
+    _events_metric(
         "first_event",
         50,
         "Half of all streams sent their first event within this time after the request, which includes the connection. "
@@ -99,7 +194,7 @@ _ROWS = (
         column="first event p50",
         in_terminal="first\nevent p50",
     ),
-    events_metric(
+    _events_metric(
         "first_event",
         99,
         "99 of 100 streams sent their first event within this time.",
@@ -112,8 +207,8 @@ _ROWS = (
         is_logarithmic=True,
         is_on_page=True,
     ),
-    longest_metric("first_event_max_s", "first event max", lambda case: case.of_streams(_first_events).longest_s()),
-    events_metric(
+    _longest_metric("first_event_max_s", "first event max", lambda case: case.of_streams(_first_events).longest_s()),
+    _events_metric(
         "gap",
         50,
         "Half of all events came no later than this after the previous event of the same stream. "
@@ -122,7 +217,7 @@ _ROWS = (
         column="gap p50",
         in_terminal="gap\np50",
     ),
-    events_metric(
+    _events_metric(
         "gap",
         99,
         "99 of 100 events came no later than this after the previous event of the same stream. If it is much longer "
@@ -136,7 +231,7 @@ _ROWS = (
         is_logarithmic=True,
         is_on_page=True,
     ),
-    longest_metric(
+    _longest_metric(
         "gap_max_s",
         "gap max",
         lambda case: case.of_streams(_gaps).longest_s(),
@@ -165,15 +260,15 @@ _ROWS = (
         is_wide=True,
         more_is_better=True,
     ),
-    ping_metric(
+    _ping_metric(
         50,
         f"Half of all pings took no longer than this. {_PINGS}",
         column="ping p50",
         in_terminal="ping\np50",
         is_wide=True,
     ),
-    ping_metric(95, ""),
-    ping_metric(
+    _ping_metric(95, ""),
+    _ping_metric(
         99,
         f"99 of 100 pings took no longer than this. {_PINGS}",
         column="ping p99",
@@ -184,7 +279,7 @@ _ROWS = (
         is_logarithmic=True,
         is_on_page=True,
     ),
-    longest_metric("ping_max_s", "ping max", lambda case: case.pings.longest_s()),
+    _longest_metric("ping_max_s", "ping max", lambda case: case.pings.longest_s()),
     Metric(
         "memory_bytes",
         SIZE,

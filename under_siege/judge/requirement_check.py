@@ -13,6 +13,7 @@ from under_siege.judge.summary import Summary
 from under_siege.judge.verdict_rules import FAILED
 from under_siege.load import DRIVERS
 from under_siege.paths import PROGRAM
+from under_siege.record.case import HasCase
 from under_siege.suite.requests import prefixed
 from under_siege.suite.suite import Suite
 from under_siege.suite.suite_file import ALL
@@ -27,7 +28,7 @@ class Judged:
     """The outcome of a requirement for one case."""
 
     goal: Goal
-    case: Summary
+    case: HasCase
     known: MetricValue | None  # None if the case failed, or if the metric is unknown
     outcome: str
     doubt: str = ""  # reason for the outcome, if it does not follow from the interval
@@ -128,6 +129,8 @@ def require(comparison: Comparison, texts: Sequence[str], *, has_base: bool = Fa
     """
     added, result = required(texts), comparison.result
     known = {key for case in comparison.cases for key in case.metrics}
+    if not comparison.cases:
+        raise BadInputError(f"--require: this result has no case; use one of {PROGRAM} run, or capacity --goal")
     for requirement in added:
         limit = goal(requirement.text)
         if limit.of_base and not has_base:

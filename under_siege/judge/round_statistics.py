@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from under_siege.judge.burst_totals import BurstTotals
 from under_siege.judge.cpu_speed_over_time import Clock, Speeds, speeds_of
 from under_siege.judge.estimators import (
     FEWEST_ANSWERS,
@@ -39,6 +38,7 @@ from under_siege.judge.estimators import (
     waits_in_growing_queue,
 )
 from under_siege.judge.stream_statistics import StreamStatistics
+from under_siege.judge.tool_totals import ToolTotals
 from under_siege.record.case import Case, Value
 from under_siege.record.record import Record
 from under_siege.record.requests import CHECK, LOAD, LONE_PING, LOST, PING
@@ -67,7 +67,7 @@ class Round:
         self.ceiling = self if record.is_ceiling else nearest
         self.rows = Rows.of(record.requests, LOAD)
         self.streams = StreamStatistics(self.rows, self.load_s) if record.stream else None
-        self.totals = BurstTotals(record)  # used instead of rows if the tool reports only totals
+        self.totals = ToolTotals(record)  # used instead of rows if the tool reports only totals
         counted = availability(self.rows, record.unlisted_losses)
         self.attempts = counted.counted + self.totals.attempts
         self.completed = counted.correct + self.totals.completed  # in totals, a response with a good status is correct

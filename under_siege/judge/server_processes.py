@@ -136,12 +136,13 @@ def _used_s(process: ServerProcess) -> float:
 
 
 def connected(process: ServerProcess, run: Round) -> list[int]:
-    """Return how many connections the process had whenever they were counted while the load ran."""
-    from_s = min(run.rows.ended_s[~run.rows.is_open].tolist(), default=0.0)
+    """Return how many connections the process had whenever they were counted under load, once all users are there."""
+    from_s = max(SETTLED * run.load_s, min(run.rows.ended_s[~run.rows.is_open].tolist(), default=0.0))
     at_s, counts = process.samples.at_s, process.samples.connections
     return [count for at, count in zip(at_s, counts, strict=False) if count >= 0 and from_s <= at <= run.load_s]
 
 
+SETTLED = 0.1  # share of the load after which all users are connected
 UNEVEN, FEWEST_APART = 1.5, 2  # times the mean number of users, and users between the most and the fewest
 SLOWER = 1.5  # times as long as those of other users; below, users don't notice whose worker they share
 FEWEST_RESPONSES = 3  # of a user
@@ -162,14 +163,16 @@ def crowding(run: Round) -> Crowding | None:
     if len(workers) < 2 or not all(counts) or run.record.is_open:
         return None
     by_users = sorted(
-        (round(median(each)), worker.summary.cpu_share) for each, worker in zip(counts, workers, strict=True)
+        (round(median(each)), min(each), worker.summary.cpu_share) for each, worker in zip(counts, workers, strict=True)
     )
-    users, wanted = [count for count, _ in by_users], run.record.users
+    users, wanted = [each[0] for each in by_users], run.record.users
     is_complete = 0.8 * wanted <= sum(users) <= wanted + 2
     users[-1] -= max(0, sum(users) - wanted)  # pings and checks have connections, too
-    if not is_complete or users[-1] < UNEVEN * sum(users) / len(users) or users[-1] - users[0] < FEWEST_APART:
+    # Tools that run in bursts open new connections for each burst, perhaps to another worker.
+    always = min(users[-1], by_users[-1][1])
+    if not is_complete or always < UNEVEN * sum(users) / len(users) or users[-1] - users[0] < FEWEST_APART:
         return None
-    return Crowding(users, _slower(run, users[-1]), _idle(run, by_users[0][1], by_users[-1][1]))
+    return Crowding(users, _slower(run, users[-1]), _idle(run, by_users[0][2], by_users[-1][2]))
 
 
 def _idle(run: Round, least: float, most: float) -> float | None:

@@ -221,12 +221,6 @@ def _value(values: Values, key: str) -> float | None:
     return values[key].value if key in values else None
 
 
-def half_width(summary: Summary) -> float | None:
-    """Return half the width of the interval of the rate, in transactions per second."""
-    rate = summary.rate_per_s
-    return None if rate is None or rate.high is None or rate.low is None else (rate.high - rate.low) / 2
-
-
 def _latency(kind: str, values: Values) -> Latency | None:
     longest_s = _value(values, f"{kind}_max_s")
     if longest_s is None:

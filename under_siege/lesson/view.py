@@ -23,7 +23,7 @@ from under_siege.lesson.claims import HOLDS, NOT_HERE, UNDECIDED, QuestionResult
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result
 from under_siege.paths import INVOCATION, ROOT
 from under_siege.record.result import Result, load
-from under_siege.run.figures import figures
+from under_siege.run.chart_selection import figures
 from under_siege.show.case_names import CaseNames, in_plain_words, in_words, short
 from under_siege.show.conditions import facts_of_machine
 from under_siege.show.view import Cell, Column, Figure, Note, Paragraph, Row, Table, Tone, View
@@ -194,9 +194,9 @@ def _text(measured: ResultView, metric: str, summary: Summary) -> str:
     case = summary.case
     figure = measured.figure(metric, " ".join([case.server, *(str(value) for _, value in case.values)]))
     text = figure.text.replace("more than ", "> ")
-    if metric != "rate" or figure.value is None or figure.low is None or figure.high is None:
+    if metric != "rate" or figure.value is None:
         return text
-    return formatting.with_margin(text, figure.value, (figure.high - figure.low) / 2)
+    return formatting.with_margin(text, figure.value, figure.low, figure.high)
 
 
 CAPACITY_COLUMNS = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")  # bars have no heading

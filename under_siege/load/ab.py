@@ -30,11 +30,12 @@ class Ab(Driver):
     fixed_threads = "one thread"
 
     def refusal(self, spec: LoadSpec) -> str:
-        if spec.requests is not None and spec.requests < spec.users:
+        if spec.load.requests is not None and spec.load.requests < spec.users:
             return (
-                f"ab can't divide {spec.requests} requests among {spec.users} users; send at least one request per user"
+                f"ab can't divide {spec.load.requests} requests among {spec.users} users; "
+                "send at least one request per user"
             )
-        if secrets := [name for name, value in spec.request.headers if is_secret(name, value)]:
+        if secrets := [name for name, value in spec.load.request.headers if is_secret(name, value)]:
             return (
                 f"ab gets headers as arguments, which every user of this machine can see: {', '.join(secrets)}; "
                 "use siege, wrk or locust"
@@ -44,23 +45,23 @@ class Ab(Driver):
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
-        return {_BODY: spec.request.body} if spec.request.body else {}
+        return {_BODY: spec.load.request.body} if spec.load.request.body else {}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. `-l` accepts bodies of different lengths; `-r` continues after a broken connection."""
         seconds = whole_seconds(spec.time_s)
         length = ["-t", str(seconds), "-n", str(REQUESTS_PER_S * seconds)]  # -t first, because it sets -n to 50,000
-        if spec.requests is not None:
-            length = ["-n", str(spec.requests)]
+        if spec.load.requests is not None:
+            length = ["-n", str(spec.load.requests)]
         timeout = ["-s", str(math.ceil(spec.time_s) + TIMEOUT_S)]
-        keep_alive = ["-k"] if spec.keep_alive else []
-        request = spec.request
+        keep_alive = ["-k"] if spec.load.keep_alive else []
+        request = spec.load.request
         body = ["-p", str(home / _BODY), "-T", request.content_type] if request.body else []
         method = [] if request.method == "GET" else ["-m", request.method]
         others = [(name, value) for name, value in request.headers if not body or name.lower() != "content-type"]
         headers = [word for name, value in others for word in ("-H", f"{name}: {value}")]
         options = ["-q", "-l", "-r", "-c", str(spec.users), *length, *timeout, *keep_alive, *body, *method, *headers]
-        return [program, *options, "-e", str(home / _PERCENTILES), *spec.options, spec.url]
+        return [program, *options, "-e", str(home / _PERCENTILES), *spec.load.options, spec.url]
 
     def errors(self, report: str) -> list[str]:
         kinds = [kind.lower().removesuffix("s") for kind, count in _ERRORS.findall(report) if int(count)]

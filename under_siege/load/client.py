@@ -1,12 +1,10 @@
 """Drive the bench's own client, which can do what some tools can't: users who pause or log in, and a fixed rate."""
 
-import base64
 import itertools
 import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,27 +24,56 @@ _digits = itertools.cycle(range(1, 10))  # distinguish the values of the clients
 SETUP = "setup"  # key of the requests before the load, and of the reason, in the client's report, why one failed
 
 
-def setup_line(setup: Sequence[SetupRequest], url: str, users: int) -> bytes:
-    """Return the line before the order, for users who send requests before the load; the client answers it.
+class SetupOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A line for the client before the order, for users who send requests before the load; the client answers it."""
 
-    Args:
-        url: of the server.
-        users: 0 for an open loop.
-    """
-    requests = [{"path": one.path, **_fields(one.request), "status": one.status} for one in setup]
-    line = {SETUP: requests, "url": url, "users": users or ARRIVING, "digit": next(_digits)}
-    return json.dumps(line).encode() + b"\n"
+    setup: tuple[SetupRequest, ...]
+    url: str  # of the server
+    users: int
+    digit: int = msgspec.field(default_factory=lambda: next(_digits))  # the last digit of all {n} of this process
+
+
+class SentRequest(msgspec.Struct, frozen=True):
+    """A request of an order. All but the method may contain placeholders such as {n}."""
+
+    url: str
+    request: Request
+    right: dict[str, Any]  # `RightAnswer.to_json`
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """The line that tells the client which load to send."""
+
+    requests: list[SentRequest]
+    begin_s: float  # the start of the load, as a time of `time.monotonic`
+    turns: Sequence[int] = (0,)  # indexes into `requests`, in the order in which they are sent; the order is repeated
+    users: int = 0  # in a closed loop; 0: open loop
+    due_s: Sequence[float] = ()  # in an open loop: the time from the start until each request is due
+    count: int | None = None  # the number of requests of all users together
+    pause: Pause | None = None
+    seed: int = 0  # of the pauses
+    stagger_s: float = 0.0  # users start at random within this time
+    timeout_s: float = 3600.0  # of a response; of a stream: of each of its events
+    failure_pause_s: float = AFTER_A_FAILURE_S
+    keep_alive: bool = False
+    posts_jobs: bool = False  # whether each request posts a job whose result is the response
+    is_precise: bool = False  # send requests on time at the cost of memory and other processes, for loads of seconds
+    digit: int = msgspec.field(default_factory=lambda: next(_digits))
+
+
+def line_of(order: SetupOrder | Order) -> bytes:
+    return json.dumps(msgspec.to_builtins(order)).encode() + b"\n"
+
+
+def setup_line(setup: Sequence[SetupRequest], url: str, users: int) -> bytes:
+    """Return the line of a setup; `users` is 0 for an open loop."""
+    return line_of(SetupOrder(setup=tuple(setup), url=url, users=users or ARRIVING))
 
 
 def must_be_set_up(report: dict[str, str]) -> None:
     """Raise CaseFailedError if the client reports that the setup failed, or has exited instead."""
     if reason := report.get(SETUP, "setup: the client exited"):
         raise CaseFailedError("setup_failed", reason)
-
-
-def _fields(request: Request) -> dict[str, Any]:
-    body = base64.b64encode(request.body).decode()
-    return {"method": request.method, "headers": request.headers, "body": body}
 
 
 class ClientRow(NamedTuple):
@@ -61,50 +88,6 @@ class ClientRow(NamedTuple):
     size_bytes: int
     outcome: Outcome
     problem: str
-
-
-def order(
-    requests: Sequence[tuple[str, Request, RightAnswer]],
-    begin_s: float,
-    *,
-    turns: Sequence[int] = (0,),
-    users: int = 0,
-    due_s: Sequence[float] = (),
-    count: int | None = None,
-    pause: Pause | None = None,
-    seed: int = 0,
-    stagger_s: float = 0.0,
-    timeout_s: float = 3600.0,
-    failure_pause_s: float = AFTER_A_FAILURE_S,
-    keep_alive: bool = False,
-    posts_jobs: bool = False,
-    is_precise: bool = False,
-) -> bytes:
-    """Return the line that the client reads; see `subprocess_scripts/client.py` for its keys.
-
-    Args:
-        requests: the URL, the request and the correct response of each.
-        begin_s: the start of the load, as a time of `time.monotonic`.
-        turns: indexes into `requests`, in the order in which they are sent.
-    """
-    line = {
-        "requests": [{"url": url, **_fields(request), "right": right.to_json()} for url, request, right in requests],
-        "order": list(turns),
-        "begin_s": begin_s,
-        "users": users,
-        "due_s": list(due_s),
-        "count": count,
-        "pause": astuple(pause) if pause else None,
-        "seed": seed,
-        "stagger_s": stagger_s,
-        "timeout_s": timeout_s,
-        "failure_pause_s": failure_pause_s,
-        "keep_alive": keep_alive,
-        "posts_jobs": posts_jobs,
-        "is_precise": is_precise,
-        "digit": next(_digits),
-    }
-    return json.dumps(line).encode() + b"\n"
 
 
 class ClientOutput:
@@ -178,25 +161,27 @@ class Client(Driver):
     least_s = start_s = 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
-        return f"{self.name} accepts no load-tool options; remove `options`" if spec.options else super().refusal(spec)
+        if spec.load.options:
+            return f"{self.name} accepts no load-tool options; remove `options`"
+        return super().refusal(spec)
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:  # noqa: ARG002
         return [program, *COMMAND[1:]]
 
     def order(self, spec: LoadSpec, begin_s: float) -> bytes:
-        sent = [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
-        rights = spec.rights or (RightAnswer(),) * len(sent)
-        return order(
-            [(url, request, right) for (url, request), right in zip(sent, rights, strict=True)],
-            begin_s,
+        rights = spec.rights or (RightAnswer(),) * len(spec.sent)
+        given = Order(
+            requests=[SentRequest(*sent, right.to_json()) for sent, right in zip(spec.sent, rights, strict=True)],
+            begin_s=begin_s,
             turns=spec.order or (0,),
-            users=0 if spec.arrivals_per_s else spec.users,
+            users=0 if spec.load.arrivals_per_s else spec.users,
             due_s=spec.due_s(),
-            count=spec.requests,
-            pause=spec.pause,
+            count=spec.load.requests,
+            pause=spec.load.pause,
             seed=spec.seed,
             stagger_s=spec.stagger_s,
             timeout_s=spec.timeout_s,
-            keep_alive=spec.keep_alive,
+            keep_alive=spec.load.keep_alive,
             posts_jobs=self.name != CLIENT,
         )
+        return line_of(given)

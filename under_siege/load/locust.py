@@ -60,19 +60,19 @@ class Locust(Driver):
             headers=json.dumps(spec.headers),
             requests=[
                 (request.method, url, spec.headers_of(request), base64.b64encode(request.body).decode())
-                for url, request in [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
+                for url, request in spec.sent
             ],
             order=list(spec.order or [0]),
-            pause=astuple(spec.pause) if spec.pause else None,
+            pause=astuple(spec.load.pause) if spec.load.pause else None,
             time_s=spec.time_s,
-            keep_alive=spec.keep_alive,
-            has_script=bool(spec.script),
+            keep_alive=spec.load.keep_alive,
+            has_script=bool(spec.load.script),
             folder=json.dumps(spec.folder),
             expected=spec.expected,
             wrong=WRONG,
             longer_s=MARGIN_S,
         )
-        return {_FILE: text, **({_SCRIPT: spec.script} if spec.script else {})}
+        return {_FILE: text, **({_SCRIPT: spec.load.script} if spec.load.script else {})}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. All users start at once. The locustfile ends the run, because -t includes the startup."""
@@ -87,10 +87,10 @@ class Locust(Driver):
             str(home / _FILE),
         ]
         options += ["-t", f"{whole_seconds(spec.time_s) + MARGIN_S}s"]
-        if spec.threads > 1:  # by default, the master listens on all interfaces
-            options += ["--processes", str(spec.threads), "--master-bind-host", "127.0.0.1"]
+        if spec.load.threads > 1:  # by default, the master listens on all interfaces
+            options += ["--processes", str(spec.load.threads), "--master-bind-host", "127.0.0.1"]
             options += ["--master-bind-port", str(spec.port), "--master-port", str(spec.port)] if spec.port else []
-        return [program, *options, *spec.options]
+        return [program, *options, *spec.load.options]
 
     def errors(self, report: str) -> list[str]:
         lines = [line for line in report.splitlines() if line.startswith("{")]
@@ -111,7 +111,7 @@ class Locust(Driver):
         answered = reported.requests - failed + wrong
         # Limit percentiles to the maximum, because Locust rounds percentiles (to two digits) but not the maximum.
         # Locust counts the bytes of decoded bodies.
-        is_decoded = any(one.accepted_encodings for one in [spec.request, *(one for _, one in spec.mix)])
+        is_decoded = any(one.accepted_encodings for _, one in spec.sent)
         times_s = [min(time_ms, reported.percentiles_ms[-1]) / 1000 for time_ms in reported.percentiles_ms]
         p50_s, p95_s, p99_s, max_s = times_s if answered else [None] * 4
         return Totals(

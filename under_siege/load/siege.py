@@ -52,26 +52,26 @@ class Siege(Driver):
     start_s = 0.0
 
     def refusal(self, spec: LoadSpec) -> str:
-        if spec.keep_alive:
+        if spec.load.keep_alive:
             return (
                 "siege counts a request as failed if the server has closed the idle connection, as servers do after "
                 "some requests; use client, wrk or locust, or set keep_alive = false"
             )
-        if spec.requests is not None and (spec.requests < spec.users or spec.requests % spec.users):
+        if spec.load.requests is not None and (spec.load.requests < spec.users or spec.load.requests % spec.users):
             return (
-                f"siege makes each user send the same number of requests: {spec.requests} can't be divided among "
+                f"siege makes each user send the same number of requests: {spec.load.requests} can't be divided among "
                 f"{spec.users} users; use a multiple of {spec.users}"
             )
-        if any(map(_DELAY.fullmatch, spec.options)):
+        if any(map(_DELAY.fullmatch, spec.load.options)):
             return (
                 "the bench runs siege in benchmark mode, which ignores --delay; remove it from load.options, and set "
                 'load.pause = "1s"'
             )
-        requests = [request for _, request in spec.mix] or [spec.request]
+        requests = [request for _, request in spec.sent]
         types = {request.content_type for request in requests} - {""}
         if len(types) > 1 or len({_without_type(request.headers) for request in requests}) > 1:
             return "siege sends the same headers with each request; use wrk or locust"
-        if any("$" in path for path, _ in spec.mix):
+        if any("$" in one.path for one in spec.load.mix):
             return "siege can't send paths with $ in a mix of requests; use wrk or locust"
         if has_secret(spec.url) and "$" in spec.url:
             return "siege can't send a path with a secret and $; use wrk or locust"
@@ -93,30 +93,30 @@ class Siege(Driver):
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         """Return the settings, the bodies, and an empty file of cookies, so that none is left of another server."""
-        request = spec.mix[0][1] if spec.mix else spec.request
-        encoding = request.accepted_encodings or "identity"
+        encoding = spec.sent[0][1].accepted_encodings or "identity"
         settings = _SETTINGS.format(encoding=encoding)
         settings += "".join(_setting(name, value) for name, value in _in_settings(spec))
         files: dict[str, str | bytes] = {"siegerc": settings, ".siege/cookies.txt": ""}
-        if not spec.mix:
-            urls = {_URLS: f"{_with_body(spec.url, spec.request, f'$HOME/{_BODY}')}\n"} if has_secret(spec.url) else {}
-            return {**files, **urls, _BODY: spec.request.body}
+        if not spec.load.mix:
+            line = f"{_with_body(spec.url, spec.load.request, f'$HOME/{_BODY}')}\n"
+            urls = {_URLS: line} if has_secret(spec.url) else {}
+            return {**files, **urls, _BODY: spec.load.request.body}
         lines = [
-            _with_body(spec.url_of(path), request, f"$HOME/{_BODY}{index}")  # HOME is the tool's home
-            for index, (path, request) in enumerate(spec.mix)
+            _with_body(url, request, f"$HOME/{_BODY}{index}")  # HOME is the tool's home
+            for index, (url, request) in enumerate(spec.sent)
         ]
-        bodies = {f"{_BODY}{index}": request.body for index, (_, request) in enumerate(spec.mix)}
+        bodies = {f"{_BODY}{index}": request.body for index, (_, request) in enumerate(spec.sent)}
         return {**files, _URLS: "".join(f"{lines[index]}\n" for index in spec.order), **bodies}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         limit = f"-t{math.ceil(spec.time_s) + _MARGIN_S}S"
-        if spec.requests is not None:
-            limit = f"-r{spec.requests // spec.users}"
+        if spec.load.requests is not None:
+            limit = f"-r{spec.load.requests // spec.users}"
         shown = [header for header in _headers(spec) if header not in _in_settings(spec)]
         headers = [word for name, value in shown for word in _header(name, value)]
-        is_in_file = spec.mix or has_secret(spec.url)  # every user of the machine can read the arguments
-        sent = [f"--file={home / _URLS}"] if is_in_file else [_with_body(spec.url, spec.request, str(home / _BODY))]
-        return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, *sent]
+        is_in_file = spec.load.mix or has_secret(spec.url)  # every user of the machine can read the arguments
+        sent = f"--file={home / _URLS}" if is_in_file else _with_body(spec.url, spec.load.request, str(home / _BODY))
+        return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.load.options, sent]
 
     def errors(self, report: str) -> list[str]:
         counts = Counter(_PLACE.sub("", error) for error in _ERROR.findall(_COLOUR.sub("", report)))
@@ -140,7 +140,7 @@ def _without_type(headers: Headers) -> Headers:
 
 
 def _headers(spec: LoadSpec) -> Headers:
-    requests = [request for _, request in spec.mix] or [spec.request]
+    requests = [request for _, request in spec.sent]
     headers = dict.fromkeys(header for request in requests for header in request.headers)
     return tuple(header for header in headers if header[0].lower() != ACCEPT_ENCODING)  # it is among the settings
 

@@ -42,27 +42,27 @@ class Stressor(Driver):
     least_s, start_s = 2.0, 1.0
 
     def refusal(self, spec: LoadSpec) -> str:
-        if not spec.request.body.isascii() or b"$(" in spec.request.body:
+        if not spec.load.request.body.isascii() or b"$(" in spec.load.request.body:
             return "stressor can only send ASCII bodies without `$(`; use siege"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         expected = re.escape(spec.expected.decode(errors="replace")) or r"[\s\S]*"
         context = {"url": spec.url, "headers": spec.headers, "folder": spec.folder, "expected": expected}
-        data = f", data: {json.dumps(spec.request.body.decode())}" if spec.request.body else ""
+        data = f", data: {json.dumps(spec.load.request.body.decode())}" if spec.load.request.body else ""
         text = _SCENARIO.format(
             url=json.dumps(spec.url),
             users=spec.users,
             time_s=spec.time_s,
             context=json.dumps(context),
             init=json.dumps(_INIT),
-            activities=indent(spec.script or _REQUEST.format(method=spec.request.method, data=data), "    "),
+            activities=indent(spec.load.script or _REQUEST.format(method=spec.load.request.method, data=data), "    "),
         )
         return {_FILE: text}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. Without -q, stressor prints every error; with several -q, it prints no summary."""
-        return [program, "run", str(home / _FILE), "-q", "--no-color", *spec.options]
+        return [program, "run", str(home / _FILE), "-q", "--no-color", *spec.load.options]
 
     def errors(self, report: str) -> list[str]:
         errors = [error.partition(r"\n")[0].replace("\\", "") for error in _LAST_ERROR.findall(report)]

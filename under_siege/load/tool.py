@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load.fresh_values import names_in_request
-from under_siege.load.request import CLIENT, GET, Load, Pause, Request, RightAnswer, SetupRequest, Stream
+from under_siege.load.request import CLIENT, Load, Request, RightAnswer
 from under_siege.record.record import RequestTotals
 
 
@@ -20,60 +20,34 @@ from under_siege.record.record import RequestTotals
 class LoadSpec:
     """The load that a tool generates."""
 
-    users: int
-    time_s: float  # approximate; ignored if `requests` is set
-    url: str
-    requests: int | None = None
-    keep_alive: bool = False
-    pause: Pause | None = None  # between a response and the next request of the same user
-    arrivals_per_s: float | None = None  # send requests at this mean rate (open loop); then there are no users
+    load: Load
+    users: int  # 0 if requests arrive at a given rate
+    time_s: float  # approximate; ignored if the load has a number of requests
+    url: str  # of the request or, for a mix, of the server; without a server, only its path
     seed: int = 0  # seed of random pauses and arrivals
-    threads: int = 1
-    options: tuple[str, ...] = ()  # command-line arguments set by the user
     paths: tuple[tuple[str, int], ...] = ()  # paths to request at random instead of the URL's path, with body sizes
-    script: str = ""  # script that each user runs instead of requesting the URL
     folder: str = ""  # the target's directory, for scripts that check stored files
     expected: bytes = b""  # expected body, for tools that compare it; empty if correct bodies can differ
     port: int | None = None  # a free port for communication between the tool's own processes
     timeout_s: float = 3600.0  # timeout of a response
-    request: Request = GET
-    mix: tuple[tuple[str, Request], ...] = ()  # paths and requests that replace the URL's path and `request`
-    stream: Stream | None = None  # how to read the responses piece by piece
     rights: tuple[RightAnswer, ...] = ()  # the correct response to each request, for tools that verify responses
     stagger_s: float = 0.0  # users start at random within this time
     order: tuple[int, ...] = ()  # indexes into the mix, in the order in which each user repeatedly sends its requests
-    setup: tuple[SetupRequest, ...] = ()  # requests of each user before the load
 
-    @classmethod
-    def of(cls, load: Load, users: int) -> "LoadSpec":
-        """Return a load for a tool, without its time and the server in its URL, which the caller sets."""
-        return cls(
-            users,
-            time_s=0.0,
-            url=load.path,
-            request=load.request,
-            requests=load.requests,
-            keep_alive=load.keep_alive,
-            pause=load.pause,
-            arrivals_per_s=load.arrivals_per_s,
-            stream=load.stream,
-            threads=load.threads,
-            options=load.options,
-            script=load.script,
-            mix=tuple((one.path, one.request) for one in load.mix),
-            setup=load.setup,
-        )
+    @property
+    def sent(self) -> list[tuple[str, Request]]:
+        """Return the URL of each request, and the request: those of the mix or, without a mix, the only one."""
+        return [(self.url_of(one.path), one.request) for one in self.load.mix] or [(self.url, self.load.request)]
 
     @property
     def fresh_names(self) -> list[str]:
         """Return the names of the placeholders whose values differ each time."""
-        sent = self.mix or [(self.url, self.request)]
-        return [name for path, request in sent for name in names_in_request(path, request)]
+        return [name for url, request in self.sent for name in names_in_request(url, request)]
 
     def due_s(self) -> list[float]:
         """Return when each request of an open loop is due, in seconds since the start (Poisson process)."""
-        draw = random.Random(self.seed)  # noqa: S311
-        return sorted(draw.uniform(0, self.time_s) for _ in range(round((self.arrivals_per_s or 0.0) * self.time_s)))
+        draw, per_s = random.Random(self.seed), self.load.arrivals_per_s or 0.0  # noqa: S311
+        return sorted(draw.uniform(0, self.time_s) for _ in range(round(per_s * self.time_s)))
 
     def url_of(self, path: str) -> str:
         """Return the URL of a request with this path."""
@@ -81,12 +55,12 @@ class LoadSpec:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return all headers of `request`, including Accept-Encoding and, without keep-alive, Connection."""
-        return self.headers_of(self.request)
+        """Return all headers of the request, including Accept-Encoding and, without keep-alive, Connection."""
+        return self.headers_of(self.load.request)
 
     def headers_of(self, request: Request) -> dict[str, str]:
         encoding = {} if request.accepted_encodings else {"Accept-Encoding": "identity"}
-        return encoding | ({} if self.keep_alive else {"Connection": "close"}) | dict(request.headers)
+        return encoding | ({} if self.load.keep_alive else {"Connection": "close"}) | dict(request.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,25 +152,25 @@ class Driver:
 
     def refusal(self, spec: LoadSpec) -> str:
         """Return, in one line, why the tool can't generate this load, or an empty string if it can."""
-        if spec.arrivals_per_s is not None and not self.sends_arrivals:
+        if spec.load.arrivals_per_s is not None and not self.sends_arrivals:
             return f'{self.name} can\'t send requests at a given rate; set tool = "{CLIENT}"'
-        if spec.stream and not self.reads_streams:
+        if spec.load.stream and not self.reads_streams:
             return f'{self.name} can\'t read the events of a stream; remove tool, or set tool = "{CLIENT}"'
-        if not self.varies_requests and (spec.setup or spec.fresh_names):
-            what = "send each user's setup" if spec.setup else f"fill in {{{spec.fresh_names[0]}}}"
+        if not self.varies_requests and (spec.load.setup or spec.fresh_names):
+            what = "send each user's setup" if spec.load.setup else f"fill in {{{spec.fresh_names[0]}}}"
             return f'{self.name} can\'t {what}; remove tool, or set tool = "{CLIENT}"'
-        if spec.pause and not self.can_pause:
+        if spec.load.pause and not self.can_pause:
             return f"{self.name} can't pause between requests; use wrk, locust or {CLIENT}"
-        if spec.requests is not None and not self.counts_requests:
+        if spec.load.requests is not None and not self.counts_requests:
             return f"{self.name} can't stop after a given number of requests; set a time instead, or use ab"
         if spec.users > self.most_users:
             return f'{self.name} supports at most {self.most_users:,} users; set tool = "wrk", or use fewer users'
-        if spec.script and not self.runs_scripts:
+        if spec.load.script and not self.runs_scripts:
             return f"{self.name} can't run a script; use locust or stressor"
-        if spec.mix and not self.sends_mixes:
+        if spec.load.mix and not self.sends_mixes:
             return f"{self.name} can only repeat one request; use siege, wrk or locust"
-        if spec.threads > 1 and self.fixed_threads:
-            return f"{self.name} always uses {self.fixed_threads}; remove threads = {spec.threads}, or use wrk"
+        if spec.load.threads > 1 and self.fixed_threads:
+            return f"{self.name} always uses {self.fixed_threads}; remove threads = {spec.load.threads}, or use wrk"
         return ""
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:  # noqa: ARG002
@@ -209,7 +183,7 @@ class Driver:
 
     def cpus(self, spec: LoadSpec) -> int:
         """Return how many CPUs the tool can use at most."""
-        return spec.threads
+        return spec.load.threads
 
     def parse_line(self, line: str) -> ToolResponse | None:
         """Return the response that a line of stdout reports, or None if it reports none."""

@@ -61,24 +61,24 @@ class Wrk(Driver):
     supports_multiple_paths = is_replayed = sends_mixes = can_pause = True
 
     def refusal(self, spec: LoadSpec) -> str:
-        if spec.users % spec.threads:
+        if spec.users % spec.load.threads:
             return (
-                f"wrk divides its users evenly among its threads: {spec.users} is not a multiple of {spec.threads}; "
-                "change either number"
+                f"wrk divides its users evenly among its threads: {spec.users} is not a multiple of "
+                f"{spec.load.threads}; change either number"
             )
-        if spec.pause and not spec.keep_alive:
+        if spec.load.pause and not spec.load.keep_alive:
             return "wrk opens each connection before the pause, not after it; set keep_alive = true, or use locust"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         files: dict[str, str | bytes] = {_EXPECTED: f"return {_lua(spec.expected)}\n"}
-        files[_REQUEST] = _request(spec.request, _path(spec.url) if has_secret(spec.url) else "")
-        if spec.mix:
+        files[_REQUEST] = _request(spec.load.request, _path(spec.url) if has_secret(spec.url) else "")
+        if spec.load.mix:
             files[_MIX] = _mix(spec)
-        bodies = [one.body for _, one in spec.mix] or [spec.request.body]
+        bodies = [one.body for _, one in spec.sent]
         files |= {f"{_BODY}{index}": body for index, body in enumerate(bodies) if body}
-        if spec.pause:
-            pause, connections = spec.pause, spec.users // spec.threads
+        if spec.load.pause:
+            pause, connections = spec.load.pause, spec.users // spec.load.threads
             times_ms = f"{1000 * pause.shortest_s:.0f}, {1000 * pause.longest_s:.0f}"
             files[_PAUSE] = f"return {{{times_ms}, {str(pause.is_exponential).lower()}, {connections}}}\n"
             files[_PAUSING] = self.settings[self._script(spec)] + _PAUSE_LUA
@@ -87,17 +87,17 @@ class Wrk(Driver):
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. The timeout exceeds the run, because wrk excludes timed-out requests from latencies."""
         seconds = whole_seconds(spec.time_s)
-        options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
-        close = [] if spec.keep_alive else ["-H", "Connection: close"]
-        lua = str(home / (_PAUSING if spec.pause else self._script(spec)))
+        options = [f"-t{spec.load.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
+        close = [] if spec.load.keep_alive else ["-H", "Connection: close"]
+        lua = str(home / (_PAUSING if spec.load.pause else self._script(spec)))
         url = spec.url.removesuffix(_path(spec.url)) + "/" if has_secret(spec.url) else spec.url
-        return [program, *options, *close, "-s", lua, *spec.options, url]
+        return [program, *options, *close, "-s", lua, *spec.load.options, url]
 
     @staticmethod
     def _script(spec: LoadSpec) -> str:
         if spec.paths:
             return _SEVERAL
-        return _MIXED if spec.mix else _SINGLE
+        return _MIXED if spec.load.mix else _SINGLE
 
     def errors(self, report: str) -> list[str]:
         kinds = re.findall(r'"(connect|read|write)": [1-9]', report)
@@ -138,7 +138,7 @@ def _lost(reported: WrkTotals, spec: LoadSpec) -> int:
     If such a server does not announce it with `Connection: close`, wrk sends its next request on the closed connection
     and counts a read error, so there is an error for nearly every response.
     """
-    is_closing = not spec.keep_alive and reported.read >= CLOSING * reported.unannounced
+    is_closing = not spec.load.keep_alive and reported.read >= CLOSING * reported.unannounced
     return max(0, reported.read - reported.unannounced) if is_closing else reported.read
 
 
@@ -161,12 +161,12 @@ def _request(request: Request, path: str) -> str:
 def _mix(spec: LoadSpec) -> str:
     """Return Lua code that returns the requests of the mix, their order, and the number of threads."""
     requests = []
-    for index, (path, request) in enumerate(spec.mix):
-        headers = ", ".join(_headers(request))
-        words = f"{_lua(request.method.encode())}, {_lua(path.encode())}, {{{headers}}}, {_body(request, index)}"
+    for index, one in enumerate(spec.load.mix):
+        request, headers = one.request, ", ".join(_headers(one.request))
+        words = f"{_lua(request.method.encode())}, {_lua(one.path.encode())}, {{{headers}}}, {_body(request, index)}"
         requests.append(f"{{{words}}}")
     order = ", ".join(str(index + 1) for index in spec.order)
-    return f"return {{{', '.join(requests)}}}, {{{order}}}, {spec.threads}\n"
+    return f"return {{{', '.join(requests)}}}, {{{order}}}, {spec.load.threads}\n"
 
 
 def _body(request: Request, index: int) -> str:
@@ -194,5 +194,5 @@ def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:
     if not spec.paths or reported.connect or reported.read or reported.write or reported.status:
         return None
     # Each user waits for one response, and each thread has prepared one more request.
-    in_flight = (spec.users + spec.threads) * max(size for _, size in spec.paths)
+    in_flight = (spec.users + spec.load.threads) * max(size for _, size in spec.paths)
     return max(0, abs(reported.asked_bytes - reported.body_bytes) - in_flight)

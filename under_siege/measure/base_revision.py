@@ -192,6 +192,9 @@ def _checkout(root: Path, commit: str) -> Path:
     except OSError as error:
         raise BadInputError(f"{directory} can't be emptied: {error.strerror}: {error.filename}; remove it") from None
     _git(root, "clone", "--quiet", "--shared", "--no-checkout", "--template=", str(root), str(directory), strict=True)
+    if not _git(directory, "rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"):
+        # A clone of a shallow repository, as in CI, lacks commits that no branch contains.
+        _git(directory, "fetch", "--quiet", "--no-tags", "--depth=1", str(root), commit, strict=True)
     _git(directory, "-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "--detach", commit, strict=True)
     return directory
 

@@ -26,12 +26,12 @@ from under_siege.load.pings import QUIET_S, probing, probing_alone
 from under_siege.load.request import PING_INTERVAL_S, Load
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.after_load import pending, watch_drain, watch_new_processes
-from under_siege.measure.duration import Length
 from under_siege.measure.load_run import LoadRun, run_ceiling
 from under_siege.measure.plan import Plan
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import suite_command
 from under_siege.measure.session import Session
+from under_siege.measure.siege_length import Length
 from under_siege.measure.warm_up import (
     REQUESTS_ON_A_CONNECTION,
     RequestReplays,
@@ -40,7 +40,7 @@ from under_siege.measure.warm_up import (
     warm_up,
 )
 from under_siege.record.case import Case
-from under_siege.record.record import Bursts, CaseFailedError, Failure, Record, SentRequest
+from under_siege.record.record import Bursts, CaseFailedError, Failure, Record
 from under_siege.record.requests import CHECK, CORRECT, LATE, LOAD, LOST, OPEN, Requests
 from under_siege.suite.expected_response import Expectation, Files
 
@@ -73,7 +73,7 @@ class CaseRun:
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         record.other_statuses = self.expected.other_statuses()
-        record.mix = self._mix()
+        record.mix = self.expected.sent_mix()
         record.is_screening = self.is_screening
         record.stream, record.text_events = self.expected.read_as
         try:
@@ -87,15 +87,6 @@ class CaseRun:
             record.failure = Failure("bench_error", f"internal error, please report it: {one_line(error)}")
         record.time_s = self.length.end_s
         record.case_s = time.monotonic() - began_s
-
-    def _mix(self) -> list[SentRequest]:
-        """Return the requests of a mix, or an empty list if all requests are equal."""
-        if self.expected.mix is None:
-            return []
-        return [
-            SentRequest(each.request.method, path, each.status, round(each.task_s, 6))
-            for path, each in self.expected.mix.requests
-        ]
 
     async def _measure_ceiling(self) -> None:
         python, self.record.tool = self.plan.pythons[self.case.python], self.session.tool.driver.name
@@ -117,15 +108,15 @@ class CaseRun:
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             replay = await self.replays.of(spec)
-            if replay and spec.keep_alive:  # fail before the load
+            if replay and spec.load.keep_alive:  # fail before the load
                 twice = replace(replay, in_a_row=2)
-                await server.while_alive(verify(http, server, self.expected, self.record.users, twice))
+                await server.while_alive(verify(http, server, self.expected, self.case.users, twice))
             load_run = LoadRun(self.session.tool, spec, self.record)
             async with load_run.ready():
 
                 def ask(in_a_row: int) -> Awaitable[object]:
-                    asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
-                    return server.explaining(verify(http, server, self.expected, self.record.users, asked))
+                    asked = replace(replay, in_a_row=in_a_row if spec.load.keep_alive else 1) if replay else None
+                    return server.explaining(verify(http, server, self.expected, self.case.users, asked))
 
                 async with in_background(watch_new_processes(self.record, server.children, new := set[int]())):
                     waiting = await self._measure_load(server, http, load_run, ask, jobs)
@@ -139,11 +130,11 @@ class CaseRun:
         """Return a function that requests the number of queued jobs; if the suite has no `backlog`, return `None`."""
         if (backlog := self.plan.suite.backlog) is None:
             return None
-        return partial(pending, http, server.url, backlog, self.expected.timeout_s(self.record.users))
+        return partial(pending, http, server.url, backlog, self.expected.timeout_s(self.case.users))
 
     async def _send_warm_up_load(self, server: Server) -> None:
         """Run the suite's warm-up load, so that servers complete their just-in-time compilation."""
-        load, users = self.plan.warm_up_of(self.case), self.record.users
+        load, users = self.plan.warm_up_of(self.case), self.case.users
         if load is None:
             return
         parts = [load]
@@ -160,7 +151,7 @@ class CaseRun:
     async def count_answers(self, server: Server, load: Load, begins: Callable[[], object] = lambda: None) -> int:
         """Run a load without recording it, and return the number of responses; call `begins` after the setup."""
         unseen = msgspec.structs.replace(self.record, bursts=Bursts(), requests=Requests())
-        length = Length(load.time_s, self.record.users, self.expected)
+        length = Length(load.time_s, self.case.users, self.expected)
         warming = LoadRun(self.session.tool, self._spec(server, load, length), unseen)
         async with warming.ready():
             unseen.load_began_s = time.monotonic()
@@ -171,10 +162,11 @@ class CaseRun:
         )
 
     def _spec(self, server: Server, load: Load, length: Length) -> LoadSpec:
-        files, users = self.expected.files, self.record.users
+        files, users = self.expected.files, self.case.users
         paths = tuple((Files.path(load.path, name), size) for name, size in files.sizes.items()) if files else ()
-        return replace(
-            LoadSpec.of(load, users),
+        return LoadSpec(
+            load,
+            users,
             time_s=length.end_s,
             url=server.url + (paths[0][0] if paths else load.path),
             paths=paths,
@@ -196,7 +188,7 @@ class CaseRun:
         jobs: Callable[[], Awaitable[float]] | None,
     ) -> float | None:
         """Measure the server under load; return how many jobs are queued at the end of the load, if known."""
-        record, timeout_s = self.record, self.expected.timeout_s(self.record.users)
+        record, timeout_s = self.record, self.expected.timeout_s(self.case.users)
         if self.is_screening:  # after the load, the ping would wait for the requests in the queue
             _note_gil(record, await server.while_alive(last_pong(http, server, timeout_s)))
         record.load_began_s = began_s = time.monotonic() + load_run.lead_s
@@ -228,7 +220,7 @@ class CaseRun:
     ) -> list[contextlib.AbstractAsyncContextManager[None]]:
         """Return what runs beside the load: pings, response checks, and samples of resource usage."""
         record, cut = self.record, self.is_screening
-        pinged = http, server.url, server.ping, self.expected.timeout_s(record.users)
+        pinged = http, server.url, server.ping, self.expected.timeout_s(self.case.users)
         return [
             # Send the first ping after one interval; starting the load tool would delay an earlier one by milliseconds.
             probing(*pinged, record.requests, began_s, first_s=PING_INTERVAL_S, quiet_s=QUIET_S, is_cut=cut),

@@ -15,8 +15,10 @@ from under_siege.load.client import (
     COMMAND,
     SETUP,
     ClientOutput,
+    Order,
+    SentRequest,
+    line_of,
     must_be_set_up,
-    order,
     setup_line,
 )
 from under_siege.load.request import SetupRequest
@@ -100,9 +102,11 @@ class Generator:
         await self.until_ready()
         self._asked = len(due_s)
         self._output = ClientOutput(requests, began_s, has_streams=bool(expected.stream))
-        line = order(
-            [(each_url, each.request, each.right) for each_url, each in expected.each(url)],
-            began_s,
+        given = Order(
+            requests=[
+                SentRequest(each_url, each.request, each.right.to_json()) for each_url, each in expected.each(url)
+            ],
+            begin_s=began_s,
             turns=turns or (expected.mix.order if expected.mix else (0,)),
             due_s=due_s,
             users=users,
@@ -111,7 +115,7 @@ class Generator:
             failure_pause_s=failure_pause_s,
             is_precise=True,
         )
-        await self._helper.send(line)
+        await self._helper.send(line_of(given))
 
     def sample(self) -> None:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""

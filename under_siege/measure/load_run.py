@@ -38,7 +38,7 @@ from under_siege.host.resource_usage import Wakefulness, sampling, tree_usage, u
 from under_siege.load.answer_check import check_interval_s
 from under_siege.load.client import Client, ClientOutput, must_be_set_up, setup_line
 from under_siege.load.tool import LoadSpec, ToolOutput
-from under_siege.measure.duration import Length
+from under_siege.measure.siege_length import Length
 from under_siege.paths import script
 from under_siege.record.case import Case
 from under_siege.record.record import CaseFailedError, Record, tool_failure
@@ -114,7 +114,7 @@ class LoadRun:
         """
         driver, record = self._tool.driver, self._record
         record.tool, record.tool_step_s = driver.name, driver.step_s
-        record.keep_alive, record.tool_cpus = self._spec.keep_alive, driver.cpus(self._spec)
+        record.keep_alive, record.tool_cpus = self._spec.load.keep_alive, driver.cpus(self._spec)
         record.load_cpus = len(current_division().load)
         if not driver.streams_responses:
             await self._drive_in_bursts(length)
@@ -140,7 +140,7 @@ class LoadRun:
             try:
                 if driver.waits_to_begin:
                     await _until_ready(process, terminal, driver.name)
-                if self._spec.setup:
+                if self._spec.load.setup:
                     await _set_up(process, terminal, self._spec)
                 yield process, terminal
             finally:
@@ -150,7 +150,7 @@ class LoadRun:
                 record.tool_errors = (self._problems() or driver.errors(report.all_kept()))[:ERRORS_KEPT]
                 rows = record.requests.only(LOAD)
                 record.unlisted_losses = driver.failures(record.tool_report, rows.status)
-                if driver.drops_open_requests and record.load_s and self._spec.requests is None:
+                if driver.drops_open_requests and record.load_s and self._spec.load.requests is None:
                     close_loop(record.requests, self._spec.users, record.load_s)
         finally:
             os.close(terminal)
@@ -172,7 +172,7 @@ class LoadRun:
     async def _listen(self, length: Length, tell: Callable[[], None], process: ManagedProcess, terminal: int) -> None:
         name = self._tool.driver.name
         record = self._record
-        has_count = self._spec.requests is not None
+        has_count = self._spec.load.requests is not None
         began_s, most_bytes = record.load_began_s or 0.0, MOST_MEMORY * psutil.virtual_memory().available
         if has_count:
             length.last_until(REQUESTS_LIMIT_S)
@@ -205,7 +205,7 @@ class LoadRun:
         began_s = record.load_began_s or 0.0
         indexes = self._indexes()
         if self._tool.driver.is_own:
-            self._own = own = ClientOutput(record.requests, began_s, has_streams=bool(self._spec.stream))
+            self._own = own = ClientOutput(record.requests, began_s, has_streams=bool(self._spec.load.stream))
 
             def take_row(line: str, _arrived_s: float) -> None:
                 if (ended := own.take(msgspec.json.decode(line))) and ended[2] != OPEN:
@@ -267,20 +267,20 @@ class LoadRun:
         driver = self._tool.driver
         record = self._record
         assert record.load_began_s is not None
-        count, each_s = (1, spec.time_s) if spec.requests else length.bursts(driver.least_s)
-        length.end_s = REQUESTS_LIMIT_S if spec.requests else count * (each_s + driver.start_s)
+        count, each_s = (1, spec.time_s) if spec.load.requests else length.bursts(driver.least_s)
+        length.end_s = REQUESTS_LIMIT_S if spec.load.requests else count * (each_s + driver.start_s)
         record.tool_cpu_s = 0.0
         # The processes of a tool communicate over a port, which no other run may use.
-        with contextlib.nullcontext() if spec.threads == 1 else claimed_port(FIRST_PORT) as claim:
+        with contextlib.nullcontext() if spec.load.threads == 1 else claimed_port(FIRST_PORT) as claim:
             burst = replace(spec, time_s=each_s, port=claim.getsockname()[1] if claim else None)
             for _ in range(count):
                 await self._run_burst(burst)
         record.load_s = time.monotonic() - record.load_began_s
-        length.end_s = record.load_s if spec.requests else length.end_s
+        length.end_s = record.load_s if spec.load.requests else length.end_s
 
     async def _run_burst(self, spec: LoadSpec) -> None:
         driver, record = self._tool.driver, self._record
-        limit_s = REQUESTS_LIMIT_S if spec.requests else spec.time_s + driver.start_s + OVERRUN_S
+        limit_s = REQUESTS_LIMIT_S if spec.load.requests else spec.time_s + driver.start_s + OVERRUN_S
         command = await asyncio.to_thread(self._command, spec)  # writing many paths must not delay a ping
         began_s, process = time.monotonic(), self._process(command)
         stdout = Tail(process.stdout)
@@ -353,9 +353,9 @@ async def _until_ready(process: ManagedProcess, terminal: int, name: str) -> Non
 async def _set_up(process: ManagedProcess, terminal: int, spec: LoadSpec) -> None:
     """Let the bench's own client send the requests of the setup; raise CaseFailedError if one fails."""
     assert process.stdin is not None
-    parts, users, lines = urlsplit(spec.url), 0 if spec.arrivals_per_s else spec.users, list[str]()
+    parts, users, lines = urlsplit(spec.url), 0 if spec.load.arrivals_per_s else spec.users, list[str]()
     with reading_lines(terminal, lambda line, _: lines.append(line)):
-        process.stdin.write(setup_line(spec.setup, f"{parts.scheme}://{parts.netloc}", users))
+        process.stdin.write(setup_line(spec.load.setup, f"{parts.scheme}://{parts.netloc}", users))
         process.stdin.flush()
         await until(lambda: bool(lines) or process.ended(), math.inf)
     must_be_set_up(msgspec.json.decode(lines[0]) if lines else {})

@@ -13,7 +13,7 @@ import psutil
 
 from common.errors import BadInputError
 from under_siege.host.cpu_division import server_cpus
-from under_siege.host.docker_run import run_command
+from under_siege.host.docker_run import container_command
 from under_siege.host.interpreter import (
     OLDEST_PYTHON,
     OLDEST_USER_PYTHON,
@@ -183,7 +183,7 @@ class Plan:
         Such a server is already running, or its command starts it in a container or at its own address.
         """
         servers = [target for target in self.targets.values() if not target.has_no_server]
-        return any(not each.command or each.url or run_command(each.command) for each in servers)
+        return any(not each.command or each.url or container_command(each.command) for each in servers)
 
     def turns(self) -> int:
         """Return the maximum number of measurements."""
@@ -303,7 +303,7 @@ def _with_limits(suite: Suite, axes: Collection[str]) -> Suite:
         raise BadInputError(
             f"--{names[0]}: {running[0]} is already running and can't be limited; name its command instead"
         )
-    commands = {target.name: run_command(target.command) for target in suite.targets if names}
+    commands = {target.name: container_command(target.command) for target in suite.targets if names}
     if containers := [(name, command.runtime) for name, command in commands.items() if command]:
         option, (name, runtime) = "--cpus 0.5" if names[0] == "cpus" else "--memory 512m", containers[0]
         how = f"set it in the command of {name}: {runtime} run {option}"

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import contextlib
 import itertools
 import json
 import shlex
@@ -33,7 +34,7 @@ from under_siege.load.streams import (
     reported_error,
     reports_error,
 )
-from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener, new_record
+from under_siege.measure.plan import EnvironmentKey, Plan, ProgressListener
 from under_siege.measure.server import Server, running
 from under_siege.measure.server_command import Start, missing_library, prepare_command, suite_command
 from under_siege.measure.server_readiness import remedy_for, until_ready
@@ -65,6 +66,7 @@ CLOCK_S = 1.1  # after this time, a clock that counts seconds has another value
 SLOWEST_COUNTED_S = 0.25  # slower responses may contain the time
 MOST_QUOTED = 80  # number of characters of an event that an error quotes
 MOST_NAMED = 5  # maximum number of files to name in an error
+_OTHER_AGENT = "Under-Siege aiohttp"
 UNKNOWN_S = 0.1  # assumed response time if none is known: no server answers, or the load requests files
 
 
@@ -234,7 +236,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     for case in first_cases.values():
         watcher.case_begins(f"expected response  {case.server}", 0.0)
         try:
-            answers = await _answers(plan, case, services, wanted)
+            answers = await _answers(plan, case, services, watcher, wanted)
             expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
             break
         except CaseFailedError as failed:  # the measurement of the case will fail for the same reason
@@ -315,7 +317,7 @@ def _expectation(
             f"{plan.suite.source}: expect.ignore names {path!r}, but the expected response does not contain it: "
             f"{HttpResponse(wanted.status, first, {}).described()}"
         )
-    rule = _strictest_rule([answer.body for answer in answers]) if plan.suite.finds_rule else wanted.rule
+    rule = _strictest_rule([answer.body for answer in answers], wanted.rule) if plan.suite.finds_rule else wanted.rule
     # A number of seconds grows by one, too, if responses take a second.
     in_a_row = [answer.body for answer in answers[:REFERENCE_REQUESTS]]
     counters = counters_in(in_a_row) if took_s < SLOWEST_COUNTED_S else ()
@@ -372,10 +374,7 @@ def _expected_events(
         raise BadInputError(
             f"{plan.suite.source}: expect.ignore names {name!r}, but no event of the stream contains it"
         )
-    paths = dict.fromkeys(
-        path for other in streams for pair in zip(other, events, strict=False) for path in BYTES.differing_paths(*pair)
-    )
-    looser = BYTES, BodyRule(JSON, ignored=tuple(paths)), BodyRule(ANY)
+    looser = _looser_rules(wanted.rule, (pair for other in streams for pair in zip(other, events, strict=False)))
     for rule in looser if plan.suite.finds_rule else (wanted.rule,):
         is_counted = rule.mode in (SAME, JSON) and stream.time_s is None
         count = plan.suite.expect.events or (len(events) if is_counted else None)
@@ -412,12 +411,21 @@ def _differing(streams: Sequence[Sequence[bytes]], right: Sequence[bytes]) -> tu
     return next(((one, other) for one, other in pairs if one != other), (b"", b""))
 
 
-def _strictest_rule(bodies: Sequence[bytes]) -> BodyRule:
-    """Return the strictest rule with which all responses of an application to the same request are correct."""
+def _strictest_rule(bodies: Sequence[bytes], wanted: BodyRule) -> BodyRule:
+    """Return the strictest rule with which all responses of an application to the same request are correct.
+
+    Args:
+        wanted: the rule of the user, with the fields to ignore.
+    """
     first = bodies[0]
-    paths = dict.fromkeys(path for body in bodies for path in BYTES.differing_paths(body, first))
-    rules = BYTES, BodyRule(JSON, ignored=tuple(paths)), BodyRule(ANY)
+    rules = _looser_rules(wanted, [(body, first) for body in bodies])
     return next(rule for rule in rules if not any(rule.problem(body, first) for body in bodies))
+
+
+def _looser_rules(wanted: BodyRule, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[BodyRule, ...]:
+    """Return the user's rule, one that also ignores the fields in which the pairs differ, and one that checks none."""
+    paths = dict.fromkeys(path for pair in pairs for path in wanted.differing_paths(*pair))
+    return wanted, BodyRule(JSON, ignored=(*wanted.ignored, *paths)), BodyRule(ANY)
 
 
 def _looser(plan: Plan, rule: BodyRule, body: bytes, right: bytes) -> str:
@@ -441,7 +449,7 @@ def _files(plan: Plan) -> Files:
 
 
 async def _answers(
-    plan: Plan, case: Case, services: Services, wanted: Sequence[MixedRequest]
+    plan: Plan, case: Case, services: Services, watcher: ProgressListener, wanted: Sequence[MixedRequest]
 ) -> list[tuple[list[HttpResponse], list[float]]]:
     """Return, for each request, its responses and their durations in seconds; raise CaseFailedError for a wrong status.
 
@@ -449,7 +457,7 @@ async def _answers(
     may contain a clock, and by one of another process, which may have another id. If users send different requests,
     the response to another user follows, too.
     """
-    async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
+    async with client() as session, running(plan, case, None, services) as server:
         await server.while_alive(until_ready(server, session))
         await server.while_alive(server.set_up(session))
         found = []
@@ -461,6 +469,8 @@ async def _answers(
                 asking = _answer(plan, server, session, one, right, is_repeated=bool(answers))
                 answers.append(await server.while_alive(asking))
                 times.append(server.age_s() - asked_s)
+            if plan.suite.finds_rule and (other := await server.while_alive(_for_another_agent(plan, server, session))):
+                _compare_agents(case, watcher, answers, other)
             found.append((answers, times))
         may_vary = [
             (one, answers)
@@ -476,12 +486,41 @@ async def _answers(
             for one, (answers, _) in zip(wanted, found, strict=True):
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     if may_vary and server.pid:
-        async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
+        async with client() as session, running(plan, case, None, services) as server:
             await server.while_alive(until_ready(server, session))
             await server.while_alive(server.set_up(session))
             for one, answers in may_vary:
                 answers.append(await server.while_alive(_answer(plan, server, session, one, answers[0].body)))
     return found
+
+
+async def _for_another_agent(plan: Plan, server: Server, session: aiohttp.ClientSession) -> HttpResponse | None:
+    """Return the response to the request with another User-Agent, as load tools send it, or None if this is unknown."""
+    load, path = plan.load, server.load_url.removeprefix(server.url)
+    is_given = any(name.lower() == "user-agent" for name, _ in load.request.headers)
+    if is_given or load.stream or load.posts_jobs or not load.request.may_be_repeated:
+        return None
+    request = replace(load.request, headers=(*load.request.headers, ("User-Agent", _OTHER_AGENT)))
+    with contextlib.suppress(CaseFailedError, aiohttp.ClientError):
+        return await server.send_load_request(session, LONGEST_REFERENCE_S, one=MixedRequest(path, request))
+    return None
+
+
+def _compare_agents(case: Case, watcher: ProgressListener, answers: list[HttpResponse], other: HttpResponse) -> None:
+    """Add the response to another User-Agent if only fields differ, which are then ignored; otherwise, warn.
+
+    Load tools send their own User-Agent, so the responses that they get can't be compared with those of the bench.
+    """
+    first = answers[0]
+    if any(answer.body != first.body for answer in answers) or (other.status, other.body) == (first.status, first.body):
+        return
+    if other.status == first.status and BYTES.differing_paths(other.body, first.body):
+        answers.append(other)
+        return
+    watcher.warn(
+        f"{case.server} returned {other.described()} to another User-Agent instead of {first.described()}: use "
+        "--header 'User-Agent: NAME' with the one that counts, so that the bench and the load tool send the same"
+    )
 
 
 async def _answer(

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from under_siege.host.machine_speed import LoneTaskTimer, beside_the_machine, lone_task_timer, speed_probe
 from under_siege.measure.case_run import AfterSiege, CaseRun
-from under_siege.measure.duration import Length, pinged_s, say_how_long
 from under_siege.measure.plan import Plan, new_record
 from under_siege.measure.racing import Race, Racing
+from under_siege.measure.run_time import say_how_long
 from under_siege.measure.server import Server
 from under_siege.measure.session import Reporting, Session, run_session
+from under_siege.measure.siege_length import Length, pinged_s
 from under_siege.measure.warm_up import RequestReplays
 from under_siege.record.case import Case
 from under_siege.record.result import Result, made_legible

@@ -273,8 +273,8 @@ def _begun(start: Start) -> ManagedProcess:
 
 
 @contextlib.asynccontextmanager
-async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
-    """Start the server of a case; always stop it at the end, and record how long stopping takes.
+async def running(plan: Plan, case: Case, record: Record | None, services: Services) -> AsyncIterator[Server]:
+    """Start the server of a case; always stop it at the end and, if there is a record, note how long stopping takes.
 
     Raises:
         CaseFailedError: the server can't be started, or lacks something that it needs.
@@ -289,7 +289,7 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
         if target.command:
             first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)
             if plan.load.ports is not None:  # use a new port, because connections in TIME_WAIT block the old one
-                first += record.round * len(cases) + cases.index(case)
+                first += (record.round if record else 1) * len(cases) + cases.index(case)
             port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
             start = replace(start, words=group.command(start.words)) if group else start
@@ -311,8 +311,8 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             await _stop(server, record, has_failed=has_failed)
 
 
-async def _stop(server: Server, record: Record, *, has_failed: bool) -> None:
-    """Stop the server and record how long this takes; an error of this does not replace the one that came before."""
+async def _stop(server: Server, record: Record | None, *, has_failed: bool) -> None:
+    """Stop the server and note how long this takes; an error of this does not replace the one that came before."""
     began_s = time.monotonic()
     try:
         await server.stop()
@@ -321,5 +321,6 @@ async def _stop(server: Server, record: Record, *, has_failed: bool) -> None:
         if not has_failed and (task is None or not task.cancelling()):
             raise
     finally:
-        record.stop_s = time.monotonic() - began_s
-        record.server_said = server.stderr.text() if server.stderr else ""
+        if record is not None:
+            record.stop_s = time.monotonic() - began_s
+            record.server_said = server.stderr.text() if server.stderr else ""

@@ -17,10 +17,10 @@ from under_siege.host.cpu_division import CpuDivision, current_division, dividin
 from under_siege.host.limit_check import limits_allowed
 from under_siege.host.limits import Limits
 from under_siege.host.machine import describe_environment
+from under_siege.host.machine_check import OtherWork, examine, in_one_line
 from under_siege.host.managed_process import until_signal
-from under_siege.host.ports import own_network
+from under_siege.host.ports import check_loopback, own_network
 from under_siege.host.programs import Tool, check, is_installed, tool_in
-from under_siege.host.readiness import OtherWork, examine, in_one_line
 from under_siege.host.services import Services, services
 from under_siege.host.supervisor_client import current_supervisor
 from under_siege.load import DRIVERS
@@ -107,8 +107,10 @@ def run_session(
         The result, the signal that stopped the run, if any, and whether the file contains the whole result.
 
     Raises:
-        BadInputError: the load tool can't generate the load, or the expected responses can't be determined.
+        BadInputError: the load tool can't generate the load, the expected responses can't be determined, or the
+            network interface lo is down.
     """
+    check_loopback()
     division = current_division(is_shared=plan.shares_cpus())
     result = _empty_result(plan, division, reporting.command, until_certain=until_certain)
     file, watcher = ResultWriter(result, plan, reporting.out, reporting.watcher), reporting.watcher
@@ -164,7 +166,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that command or another tool')
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
-    specs = [LoadSpec.of(load, users) for load, users in loads]
+    specs = [LoadSpec(load, users, time_s=0.0, url=load.path) for load, users in loads]
     driver, choice = _driver(plan, specs)
     result.tool_choice = made_legible(choice)
     if result.tool_choice:

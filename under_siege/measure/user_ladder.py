@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 
 from under_siege import formatting
-from under_siege.measure.duration import undisturbed
 from under_siege.measure.plan import Plan
+from under_siege.measure.run_time import undisturbed
 from under_siege.paths import USERS
 from under_siege.record.case import PACES, REVISION, Case, Value, case_of
 from under_siege.suite.expected_response import Expectations

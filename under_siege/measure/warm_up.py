@@ -21,11 +21,11 @@ from under_siege.host.programs import Tool
 from under_siege.load.content_encoding import BROWSERS
 from under_siege.load.http_client import HttpResponse, fetch, open_request, read_raw_response, read_response
 from under_siege.load.jobs import fetch_job
-from under_siege.load.request import ACCEPT_ENCODING, Request, Stream
+from under_siege.load.request import ACCEPT_ENCODING, MixedRequest, Stream
 from under_siege.load.streams import STREAM_ENCODINGS, StreamResponse, fetch_stream, reports_error
 from under_siege.load.tool import LoadSpec
 from under_siege.measure.server import Server
-from under_siege.measure.server_readiness import until_ready
+from under_siege.measure.server_readiness import remedy_for, until_ready
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError, FailureCode, Record, tool_failure
 from under_siege.secrets import masked
@@ -121,14 +121,14 @@ class RequestReplays:
         """
         if not self._tool.driver.is_replayed:
             return None
-        if spec.keep_alive not in self._captured:
-            self._captured[spec.keep_alive] = await _capture(self._tool, spec)
-        return self._captured[spec.keep_alive]
+        if spec.load.keep_alive not in self._captured:
+            self._captured[spec.load.keep_alive] = await _capture(self._tool, spec)
+        return self._captured[spec.load.keep_alive]
 
 
 async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
     """Run the tool against a socket of the bench, and return its requests."""
-    count, captured = len(spec.mix) or 1, list[bytes]()
+    count, captured = len(spec.load.mix) or 1, list[bytes]()
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     listeners = set[asyncio.Task[object] | None]()
 
@@ -142,8 +142,8 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
                     if not done.done():
                         done.set_result(None)
                     break
-                writer.write(_ANSWER if spec.keep_alive else _LAST_ANSWER)
-                if not spec.keep_alive:
+                writer.write(_ANSWER if spec.load.keep_alive else _LAST_ANSWER)
+                if not spec.load.keep_alive:
                     break
         with contextlib.suppress(ConnectionError):
             writer.close()
@@ -151,8 +151,9 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
 
     async with await asyncio.start_server(listen, HOST, 0) as listening:
         address = f"{HOST}:{listening.sockets[0].getsockname()[1]}"
-        requests, order = None if spec.requests is None else count, tuple(range(len(spec.mix)))
-        alone = replace(spec, users=1, threads=1, requests=requests, url=f"http://{address}/", paths=(), order=order)
+        load = replace(spec.load, threads=1, requests=None if spec.load.requests is None else count)
+        order = tuple(range(len(load.mix)))
+        alone = replace(spec, load=load, users=1, url=f"http://{address}/", paths=(), order=order)
         process = ManagedProcess(tool.command(alone), environment=tool.environment(), may_hide=False, is_load=True)
         stdout, stderr = Tail(process.stdout), Tail(process.stderr)
         try:
@@ -164,7 +165,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
         finally:
             await process.stop(grace_s=0)
             await asyncio.gather(*filter(None, listeners))
-    sent = [next((one for one in captured if _is_like(one, *each)), captured[0]) for each in spec.mix]
+    sent = [next((one for one in captured if _is_like(one, each)), captured[0]) for each in spec.load.mix]
     return ReplayedRequest(tool.driver.name, tuple(sent or captured[:1]), address)
 
 
@@ -174,9 +175,9 @@ async def _next_request(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(int(length[1]) if length else 0)
 
 
-def _is_like(sent: bytes, path: str, request: Request) -> bool:
+def _is_like(sent: bytes, one: MixedRequest) -> bool:
     """Return whether the bytes are this request of a mix. The order may differ: wrk sends the second request first."""
-    return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body
+    return sent.startswith(f"{one.request.method} {one.path} ".encode()) and sent.partition(_END)[2] == one.request.body
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
@@ -345,8 +346,12 @@ async def verify(
         code: FailureCode = "error_answer" if is_error else "wrong_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         like = f", sent as {replay.tool} sends it," if replay else ""
-        lost = _LOST_SESSION if server.plan.load.setup and answer.status in UNKNOWN_USER else ""
-        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}{lost}")
+        advice = ""
+        if server.plan.load.setup and answer.status in UNKNOWN_USER:
+            advice = _LOST_SESSION
+        elif answer.status != expected.status:
+            advice = remedy_for(server, answer, MixedRequest(path, expected.request) if server.plan.load.mix else None)
+        raise CaseFailedError(code, f"{method} {path}{like} returned {problem}{advice}")
     return answer
 
 

@@ -14,10 +14,10 @@ from under_siege.host.machine_speed import machine_between
 from under_siege.load.background import cancel
 from under_siege.load.http_client import client
 from under_siege.measure.case_run import CaseRun
-from under_siege.measure.duration import Length
 from under_siege.measure.plan import Plan, ProgressListener, new_record
 from under_siege.measure.server import Server, running
 from under_siege.measure.session import Reporting, Session, run_session
+from under_siege.measure.siege_length import Length
 from under_siege.measure.warm_up import RequestReplays, warm_up
 from under_siege.profile.route_handler import endpoint_of
 from under_siege.profile.sampler import PASSES, pass_s, sample

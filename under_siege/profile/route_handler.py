@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from under_siege.profile.sampler import Frame, Function, functions_of, is_library, nodes_of
+from under_siege.profile.sampler import Frame
+from under_siege.profile.source_lookup import Function, functions_of, is_library, nodes_of
 from under_siege.suite.application import PARAMETER, pattern_of
 
 MOST_FILES = 500

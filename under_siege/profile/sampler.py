@@ -4,7 +4,6 @@ Three consecutive passes sample threads in any state ("wall"), on a CPU ("cpu"),
 the bench polls the kernel to find out how often the main thread of each process waits for a lock.
 """
 
-import ast
 import asyncio
 import contextlib
 import linecache
@@ -28,6 +27,7 @@ from under_siege.host.managed_process import processes
 from under_siege.host.process_tree import descendants
 from under_siege.load.background import in_background
 from under_siege.paths import ROOT
+from under_siege.profile.source_lookup import LIBRARY, is_in_coroutine
 from under_siege.record.files import read_limited
 from under_siege.record.record import CaseFailedError, Frames, Profile, Stacks, append_row
 from under_siege.record.requests import LARGEST_INDEX
@@ -43,9 +43,7 @@ MOST_LETTERS = 160
 _LINE = re.compile(r"thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$")
 _INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")
 _FRAME = re.compile(r"(.*) \((.*?)(?::(-?\d+))?\)$")
-_LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-_OWN_SERVERS = ("servers/", "suites/", "under_siege/subprocess_scripts/drill_task")
+_OWN_SERVERS = ("servers/", "suites/", "under_siege/drill/task/")
 _OWN_TASKS = {*BUILTIN_TASKS, is_prime.__name__}  # functions in common/task.py
 _PYTHON = {"", ".py", ".pyw", ".pyx"}
 _PERMISSION = (
@@ -214,7 +212,7 @@ def _frames(texts: Sequence[str], folder: Path) -> list[Frame]:
     own = max((index for index, frame in enumerate(frames) if frame.kind != "library"), default=-1)
     if own >= 0 and frames[own].kind == "async":
         callee = _FRAME.match(texts[own + 1]) if own + 1 < len(texts) else None
-        awaits = _is_in_coroutine(callee[2], int(callee[3] or 0)) if callee else "await " in frames[own].source
+        awaits = is_in_coroutine(callee[2], int(callee[3] or 0)) if callee else "await " in frames[own].source
         frames[own] = frames[own]._replace(kind="await" if awaits else "async")
     return frames
 
@@ -239,7 +237,7 @@ def stacks_of(profile: Profile) -> list[Row]:
 def _frame(text: str, folder: Path) -> Frame:
     match = _FRAME.match(text)
     function, path, line = match.groups() if match else (text, "", None)
-    number, library = int(line or 0), _LIBRARY.match(path)
+    number, library = int(line or 0), LIBRARY.match(path)
     if not library and Path(path).suffix not in _PYTHON:  # a compiled template, whose lines are not those of the file
         file = f"jinja2/{Path(path).name}"
         return Frame(legible(function)[:MOST_LETTERS], legible(file)[:MOST_LETTERS], 0, "library", "")
@@ -252,31 +250,6 @@ def _frame(text: str, folder: Path) -> Frame:
     file = inside or path
     with contextlib.suppress(ValueError):
         file = str(Path(path).relative_to(folder))
-    kind = "async" if _is_in_coroutine(path, number) else "app"
+    kind = "async" if is_in_coroutine(path, number) else "app"
     source = legible(linecache.getline(path, number).strip())[:MOST_LETTERS]
     return Frame(legible(function)[:MOST_LETTERS], legible(file)[-MOST_LETTERS:], number, kind, source)
-
-
-def _is_in_coroutine(path: str, line: int) -> bool:
-    """Return whether the innermost function around a line is an `async def`."""
-    around = [node for node in functions_of(path) if node.lineno <= line <= (node.end_lineno or 0)]
-    return bool(around) and isinstance(max(around, key=lambda node: node.lineno), ast.AsyncFunctionDef)
-
-
-def functions_of(path: str) -> list[Function]:
-    """Return the functions and methods that a source file defines."""
-    return [node for node in nodes_of(path) if isinstance(node, Function)]
-
-
-@cache
-def nodes_of(path: str) -> list[ast.AST]:
-    """Return the functions, methods and imports of a source file; an empty list if it can't be parsed."""
-    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        tree = ast.parse(read_limited(Path(path), most_bytes=2_000_000))
-        return [node for node in ast.walk(tree) if isinstance(node, Function | ast.Import | ast.ImportFrom)]
-    return []
-
-
-def is_library(path: Path) -> bool:
-    """Return whether a file is part of Python or of an installed package."""
-    return bool(_LIBRARY.match(str(path)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 Value = str | int
 REVISION = "revision"  # the axis of `run --against`
@@ -149,3 +150,10 @@ def load_axes(cases: Collection[Case]) -> frozenset[str]:
     if len(paths) == 1:
         return frozenset(names - {"path", "style", "keep_alive"})
     return frozenset(names if any(len(of_server) > 1 for of_server in paths.values()) else names - {"path"})
+
+
+class HasCase(Protocol):
+    """A value that belongs to a case, such as a summary, a trace or a profile."""
+
+    @property
+    def case(self) -> Case: ...

@@ -12,7 +12,7 @@ from under_siege.judge.estimates import Estimate
 from under_siege.judge.estimators import Waits, together
 from under_siege.judge.ranking import spent_beside
 from under_siege.judge.round_statistics import Round
-from under_siege.judge.summary import EventTimes, Latency, Summary, half_width
+from under_siege.judge.summary import EventTimes, Latency, Summary
 from under_siege.judge.verdict_rules import OK
 from under_siege.run.charted_cases import ChartedCases
 from under_siege.show.case_names import CaseNames, short
@@ -315,7 +315,8 @@ def _rates(case: Summary) -> dict[str, Any]:
 
 
 def _rate_with_margin(case: Summary, most: float) -> str:
-    text = formatting.with_margin(f"{formatting.rate(case.rate)}/s", case.rate, half_width(case))
+    text, interval = f"{formatting.rate(case.rate)}/s", case.rate_per_s
+    text = formatting.with_margin(text, case.rate, interval.low, interval.high) if interval else text
     return f"{text}{', off the scale' * (case.rate > most)}"
 
 

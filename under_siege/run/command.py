@@ -54,7 +54,7 @@ EXAMPLES = {
 @click.option("--pause", multiple=True, metavar="TIME", help=PAUSE)
 @click.option("--arrivals", multiple=True, metavar="RATE", help=ARRIVALS)
 @click.option("--jobs", "style", flag_value="jobs", help="POST a job, then poll for its result.")
-@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", hidden=True)  # the former --jobs
+@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", hidden=True)  # the old --jobs
 @time_option(SiegeTime(), "auto", "Duration of each siege, such as 10s; auto: as needed.")
 @click.option(
     "--rounds", metavar="N", type=Rounds(), default="auto", help="How often to measure each server; auto: as needed."

@@ -29,6 +29,7 @@ FASTEST_VERIFIED = "it was the fastest of those that could be verified"
 MOST_TIES = 3  # maximum number of ties that are listed by name
 MOST_LOADS = 8  # maximum number of lines, one for each load
 MOST_WAITING = 3  # maximum number of sentences about requests that wait
+MOST_EXPLAINED = 2  # maximum number of sentences about processes
 NEAR_CEILING = 0.9  # minimum share of the ceiling at which nothing can be much faster
 MUCH_LESS = 0.8  # a case with less than this share of the recommended case's memory is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # logarithm of the minimum ratio of a recommended case's rate to the best rate
@@ -225,11 +226,12 @@ class _SameLoad:
     def answer(self) -> Answer:
         if len(self._summaries) == 1 and (only := self._sound or self._unclear):
             summary = only[0].summary
-            remarks = [*_of_waiting_requests(summary), *_of_stutter(summary), *self._of_processes(only[0])]
+            remarks = [*_of_waiting_requests(summary), *_of_stutter(summary), *self._of_processes()]
             remarks += self._left_out()
             return Answer(None, f"Measured: {only[0].plain}.", self._facts(only[0]), remarks)
         if self._chosen is None:
-            return Answer(None, self._headline(), (), [*self._fastest_verified(), *self._left_out()])
+            remarks = [*self._fastest_verified(), *self._of_processes(), *self._left_out()]
+            return Answer(None, self._headline(), (), remarks)
         case, facts = self._chosen.summary.case, self._facts(self._chosen)
         return Answer(case, self._headline(), facts, [*self._remarks(self._chosen)])
 
@@ -279,13 +281,13 @@ class _SameLoad:
                 summary.verdict == UNCLEAR and not summary.rate_per_s for summary in self._summaries
             )
             return FASTEST_VERIFIED if may_be_above else FASTEST
-        reasons = []
-        if self._preferred != self._fast:
-            is_quick = "its users wait least for events" if self._has_streams else "its health checks are quick"
-            reasons.append(is_quick)
-        if len(self._preferred) > 1:
-            reasons.append(_least(chosen, [candidate for candidate in self._preferred if candidate is not chosen]))
-        return " and ".join(reasons)
+        if len(self._preferred) == 1:
+            return "its users wait least for events" if self._has_streams else "its health checks are quick"
+        least = _least(chosen, [candidate for candidate in self._preferred if candidate is not chosen])
+        if self._preferred == self._fast:
+            return least
+        quick = "whose users wait least for events" if self._has_streams else "with quick health checks"
+        return f"among the fastest {quick}, {least}"
 
     def _class_of(self, chosen: _Candidate) -> str:
         """Return the recommended case or, if others of its kind are about as fast, their kind and their names.
@@ -339,7 +341,7 @@ class _SameLoad:
         yield from self._of_more_workers(chosen)
         yield from _of_waiting_requests(chosen.summary)
         yield from _of_stutter(chosen.summary)
-        yield from self._of_processes(chosen)
+        yield from self._of_processes()
         limit = self._limit_of_streams
         if limit and not any(summary.stutters for summary in self._summaries):  # more users would only hide the cause
             yield formatting.capitalized(limit.partition(": ")[2])
@@ -393,10 +395,19 @@ class _SameLoad:
             at = f" at {times:.1f} times the memory" if times > 1 else ""
             yield f"More workers don't help: {workers}: {candidate.throughput}{at}."
 
-    def _of_processes(self, candidate: _Candidate) -> Iterator[str]:
-        """Yield the sentences about processes that explain the figures of the case."""
-        for text in sentences_on(self._rounds_of[candidate.summary.case]):
-            yield f"{formatting.capitalized(text)}."
+    def _of_processes(self) -> Iterator[str]:
+        """Yield the sentences about processes that explain figures, first those on the recommended case."""
+        chosen = self._chosen.summary if self._chosen else None
+        found = [
+            (summary, text)
+            for summary in sorted(self._summaries, key=lambda summary: summary is not chosen)
+            for text in sentences_on(self._rounds_of[summary.case])
+        ]
+        for summary, text in found[:MOST_EXPLAINED]:
+            is_only = len(self._summaries) == 1
+            yield f"{formatting.capitalized(text) if is_only else f'With {self._names.name(summary.case)}, {text}'}."
+        if len(found) > MOST_EXPLAINED:
+            yield f"{formatting.counted(len(found) - MOST_EXPLAINED, 'more note')} on processes: see below the table."
 
     def _is_leaner(self, candidate: _Candidate, chosen: _Candidate) -> bool:
         own, other = candidate.measured["memory_bytes"], chosen.measured["memory_bytes"]

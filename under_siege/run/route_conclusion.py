@@ -24,7 +24,7 @@ from under_siege.record.case import WORKERS
 from under_siege.record.result import MovedRoute, Result
 from under_siege.run.at_rate import paced
 from under_siege.run.conclusion import Answer
-from under_siege.run.rate_comparison import BETTER, SAME, WORSE, RateComparison
+from under_siege.run.moved_route import BETTER, SAME, WORSE, MoveComparison
 from under_siege.show.case_names import CaseNames, without_capital
 from under_siege.show.columns import phrase_of
 from under_siege.show.view import Paragraph
@@ -86,7 +86,7 @@ def route_as_data(comparison: Comparison, found: Sequence[Answer]) -> dict[str, 
     return {**msgspec.structs.asdict(route), "at_rate": {"cases": cases, "decision": decision}}
 
 
-def _strategy_at_rate(compared: RateComparison) -> str | None:
+def _strategy_at_rate(compared: MoveComparison) -> str | None:
     """Return the value of --strategy to use at the rate of practice, or None if it is undecided, or up to the user."""
     moved = compared.moved.case.server.removeprefix(PREFIX)
     return {BETTER: moved, WORSE: AS_IS, SAME: AS_IS}.get(compared.outcome)
@@ -184,7 +184,7 @@ class RouteConclusion:
             (label, "; ".join(filter(None, [_without_remark(text), _as_it_is(as_is, label)]))) for label, text in facts
         ]
 
-    def compared_at_rate(self, chosen: Summary | None) -> RateComparison | None:
+    def compared_at_rate(self, chosen: Summary | None) -> MoveComparison | None:
         """Return the comparison at the rate of practice: with as many workers as recommended, or else the fewest."""
         measured = {each.case: each for each in paced(self.comparison.result)}
         moved = [each for each in self.comparison.cases if is_what_if(each.server) and each.case in measured]
@@ -195,7 +195,7 @@ class RouteConclusion:
         for each in sorted(moved, key=lambda each: each.server != PREFIX + PROCESSES):
             if kept := [other for other in self.as_is(each) if other.case in measured]:
                 now = next((other for other in kept if _workers(other) == workers), kept[0])
-                compared.append(RateComparison(measured[each.case], measured[now.case]))
+                compared.append(MoveComparison(measured[each.case], measured[now.case]))
         return next((each for each in compared if each.outcome == BETTER), next(iter(compared), None))
 
     def with_rate(self, headline: str, chosen: Summary | None) -> str:

@@ -17,8 +17,8 @@ from under_siege.judge.verdict_rules import FAILED, OK, SUSPECT, UNCLEAR
 from under_siege.profile import view as profile
 from under_siege.record.case import Case
 from under_siege.record.result import Result
+from under_siege.run.chart_selection import figures
 from under_siege.run.conclusion import Answer, answers
-from under_siege.run.figures import figures
 from under_siege.run.matrix import matrix
 from under_siege.run.route_conclusion import how_to, is_only_proposed, notes_on, route_as_data, with_route
 from under_siege.run.sweep_conclusion import sweep_sentences, sweeps_as_data

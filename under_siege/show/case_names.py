@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Protocol
 
 from under_siege.formatting import capitalized
-from under_siege.record.case import Case, Value, axis, load_axes
+from under_siege.record.case import Case, HasCase, Value, axis, load_axes
 
 MOST_NAMES = 6  # maximum number of names in a sentence
 SHORT = 8  # maximum number of letters of a short name
@@ -15,13 +15,6 @@ _WORD = r"[\w.]+|[^\w.]"  # word or separator in a path
 # than BRIEF letters, it is cut.
 LONGEST_PLAIN, BRIEF = 70, 30
 Setting = tuple[Value | None, ...]  # the values that define a column of a matrix, one for each axis
-
-
-class HasCase(Protocol):
-    """A value that belongs to a case, such as a summary, a trace or a profile."""
-
-    @property
-    def case(self) -> Case: ...
 
 
 class Titled(HasCase, Protocol):

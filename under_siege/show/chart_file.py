@@ -6,7 +6,8 @@ from common.errors import BadInputError
 from under_siege.paths import PROGRAM
 from under_siege.record.files import write_atomically
 from under_siege.record.result import Result, save
-from under_siege.show.formats import rendered
+from under_siege.show.charts import as_png, check_aspect, renderer
+from under_siege.show.output import print_or_write
 from under_siege.show.view import View
 
 SUFFIXES = (".svg", ".png", ".html", ".json", ".json.gz")
@@ -28,12 +29,10 @@ def write_chart(result: Result, view: View, name: str, path: Path, aspect: str |
     Raises:
         BadInputError: the view has no such chart, or the suffix or the aspect is unknown.
     """
-    from under_siege.show.charts import as_png, check_aspect  # a slow import
-
     check_suffix(path)
     check_aspect(aspect)
     if path.suffix == ".html":
-        write_atomically(path, rendered(view, "html").encode())
+        print_or_write(view, "html", path)
         return
     if path.name.endswith((".json", ".json.gz")):
         save(result, path)
@@ -47,6 +46,8 @@ def write_chart(result: Result, view: View, name: str, path: Path, aspect: str |
 
 
 def check_suffix(path: Path) -> None:
-    """Raise BadInputError if the suffix is not supported."""
+    """Raise BadInputError if the suffix is not supported, or if the package that draws charts is missing."""
     if not path.name.endswith(SUFFIXES):
         raise BadInputError(f"can't draw {path.name!r}: expected one of the suffixes {', '.join(SUFFIXES)}")
+    if path.suffix in (".svg", ".png"):
+        renderer()

@@ -7,6 +7,7 @@ style.css. On a page, the style sheet sets these variables, so that a chart work
 
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,10 +95,8 @@ def for_file(chart: Chart, title: str, below: Sequence[str], aspect: str | None 
 
 def as_png(svg: str, aspect: str | None) -> bytes:
     """Return the image as PNG, with more pixels than the SVG has, so that text is sharp."""
-    import vl_convert  # a slow import
-
     scale = 2 if aspect is None else _PNG_WIDTH / SLIDES[aspect].width
-    png: bytes = vl_convert.svg_to_png(svg, scale=scale)
+    png: bytes = renderer().svg_to_png(svg, scale=scale)
     return png
 
 
@@ -109,10 +108,20 @@ def check_aspect(aspect: str | None) -> None:
 
 def as_svg(chart: Chart) -> str:
     """Return a specification whose views have sizes as SVG."""
-    import vl_convert  # a slow import
-
-    svg: str = vl_convert.vegalite_to_svg(chart, vl_version=_VERSION)
+    svg: str = renderer().vegalite_to_svg(chart, vl_version=_VERSION)
     return svg
+
+
+def renderer() -> Any:
+    """Return the module that draws charts; raise BadInputError if it is missing, as on Alpine Linux."""
+    try:
+        import vl_convert  # a slow import
+    except ImportError:
+        raise BadInputError(
+            "charts need the package vl-convert-python, which is missing; install it with: "
+            f"{sys.executable} -m pip install vl-convert-python (not available for Alpine Linux)"
+        ) from None
+    return vl_convert
 
 
 def fitted(chart: Chart, size: Size) -> Chart:

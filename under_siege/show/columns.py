@@ -62,9 +62,7 @@ def text_of(metric: Metric, summary: Summary) -> str:
     if found.value is None:
         return f"> {metric.unit.text(summary.shown(metric.longest_key) or 0.0)}"
     text = metric.unit.text(found.value)
-    if metric.has_margin and found.low is not None and found.high is not None:
-        text = formatting.with_margin(text, found.value, (found.high - found.low) / 2)
-    return text
+    return formatting.with_margin(text, found.value, found.low, found.high) if metric.has_margin else text
 
 
 def phrase_of(key: str, summary: Summary) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 from under_siege import formatting
 from under_siege.judge.summary import Summary
+from under_siege.record.case import HasCase
 from under_siege.record.record import Record
 from under_siege.record.result import Environment, Result
-from under_siege.show.case_names import MOST_NAMES, CaseNames, HasCase, labels
+from under_siege.show.case_names import MOST_NAMES, CaseNames, labels
 
 
 def identity(result: Result) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
     return [
         {
             "requirement": judged.goal.text,
-            **{name: getattr(judged.case, name) for name in ("server", "task", "users", "python", "parameters")},
+            **{name: getattr(judged.case.case, name) for name in ("server", "task", "users", "python", "parameters")},
             "outcome": judged.outcome,
             "figure": judged.goal.figure,
             "of_base": judged.goal.of_base,

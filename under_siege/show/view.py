@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from common.errors import BadInputError
+
 if TYPE_CHECKING:  # slow imports, because of the charts
     from rich.console import RenderableType
 
@@ -159,6 +161,17 @@ class View:
     made_at: str = ""
     parts: Sequence[View] = ()  # such as the steps of the lesson, below everything else
     exit_code: int = 0
+
+    def why_undrawn(self) -> str:
+        """Return why the charts can't be drawn; an empty string if they can, or if there are none."""
+        from under_siege.show.charts import renderer
+
+        try:
+            if self.figures or any(part.why_undrawn() for part in self.parts):
+                renderer()
+        except BadInputError as error:
+            return str(error)
+        return ""
 
     def tables_in(self, medium: Medium) -> list[Table]:
         """Return the tables that the medium shows, with the rows that it shows."""

@@ -1,30 +1,7 @@
 """Load a server: users in a closed loop, who may pause, or requests at given times. Every load of the bench's own.
 
-The script reports `"ready"`. If users send requests before the load, it reads a line of JSON with them, sends them, and
-reports `{"setup": REASON}`, whose reason is empty unless a request failed:
-    setup           a list of requests: path, method, headers, body (base64), and the right status or null
-    url             the address of the server
-    users           the number of users
-    digit           the last digit of all {n} of this process
-
-Then it reads one line of JSON, the order:
-    requests        a list of requests, each with these keys:
-        url, method, headers, body  the body is base64; all but the method may contain placeholders such as {n}
-        right                       the correct response: fields of `RightAnswer`, bytes as base64
-    order           indexes into `requests`, in the order in which they are sent; the order is repeated
-    begin_s         the start of the load, as a time of `time.monotonic`
-    users           the number of users in a closed loop; 0: open loop
-    due_s           in an open loop: the time from the start until each request is due
-    count           the number of requests of all users together, or null
-    pause           fields of `Pause`, or null
-    seed            seed of the pauses
-    stagger_s       users start at random within this time
-    timeout_s       timeout of a response; of a stream: of each of its events
-    failure_pause_s pause of a user after a request that was not answered correctly
-    keep_alive      whether connections stay open
-    posts_jobs      whether each request posts a job whose result is the response
-    is_precise      whether to send requests on time at the cost of memory and other processes, for loads of seconds
-    digit           see above
+The script reports `"ready"`. If users send requests before the load, it reads a `SetupOrder`, sends them, and reports
+`{"setup": REASON}`, whose reason is empty unless a request failed. Then it reads an `Order`. Both are lines of JSON.
 
 It reports the fields of a `ClientRow` for each request, in the order in which they end. Only the first problems have a
 text. Before the row of a stream, it reports the microseconds from its request to its first event that counts, and
@@ -37,7 +14,6 @@ rows with the outcome `open`, and then an object with:
 """
 
 import asyncio
-import base64
 import contextlib
 import gc
 import heapq
@@ -59,12 +35,12 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.errors import one_line
 from under_siege.load.body_rule import ANY
-from under_siege.load.client import SETUP
+from under_siege.load.client import SETUP, Order, SetupOrder
 from under_siege.load.content_encoding import decoded
 from under_siege.load.fresh_values import names_in_request, numbers
 from under_siege.load.http_client import client, open_request, read_response
 from under_siege.load.jobs import job_result
-from under_siege.load.request import Pause, Request, RightAnswer, SetupRequest
+from under_siege.load.request import Request, RightAnswer
 from under_siege.load.simulated_user import ARRIVING, SimulatedUser
 from under_siege.load.streams import BROKEN, EventCheck, error_instead_of, read_events
 from under_siege.record.record import CaseFailedError
@@ -86,16 +62,16 @@ AT_ONCE = 8  # number of users that send the requests of their setup at the same
 class Load:
     """The requests of one load, and the lines to print."""
 
-    def __init__(self, order: dict[str, Any], people: Sequence[SimulatedUser] = ()) -> None:
+    def __init__(self, order: Order, people: Sequence[SimulatedUser] = ()) -> None:
         """Prepare the load of an order; `people` are its users if they have sent the requests of their setup."""
-        numbers.digit = order["digit"]
+        numbers.digit = order.digit
         self._given = order
-        self._people = people or [SimulatedUser(number + 1) for number in range(order["users"] or ARRIVING)]
-        self._order = order["order"]
-        self._left = order["count"] or sys.maxsize
-        self._pause = Pause(*order["pause"]) if order["pause"] else None
-        self._requests = [(data["url"], _request(data)) for data in order["requests"]]
-        self._rights = [RightAnswer.from_json(data["right"]) for data in order["requests"]]
+        self._people = people or [SimulatedUser(number + 1) for number in range(order.users or ARRIVING)]
+        self._order = list(order.turns)
+        self._left = order.count or sys.maxsize
+        self._pause = order.pause
+        self._requests = [(each.url, each.request) for each in order.requests]
+        self._rights = [RightAnswer.from_json(each.right) for each in order.requests]
         self._vary = [bool(people or names_in_request(*request)) for request in self._requests]
         self._lines: list[bytes] = []
         self._problems = self._reconnected = 0
@@ -104,7 +80,7 @@ class Load:
     async def run(self, stop: asyncio.Event) -> None:
         """Send requests until `stop` is set or all requests have ended, and print their lines."""
         background = [asyncio.create_task(self._report()), asyncio.create_task(self._watch())]
-        users = range(self._given["users"])
+        users = range(self._given.users)
         everything = asyncio.gather(*map(self._visit, users)) if users else asyncio.ensure_future(self._arrive())
         stopping = asyncio.create_task(stop.wait())
         waiting: list[asyncio.Future[Any]] = [everything, stopping]
@@ -121,28 +97,28 @@ class Load:
 
     async def _visit(self, user: int) -> None:
         """Send one request after the other on a connection of this user."""
-        draw = random.Random(f"{self._given['seed']} {user}")  # noqa: S311
-        begin = user * len(self._order) // self._given["users"]  # neighbours would send almost the same requests
-        async with _client(self._given["keep_alive"]) as session:
-            first_s = draw.random() * self._given["stagger_s"]
+        draw = random.Random(f"{self._given.seed} {user}")  # noqa: S311
+        begin = user * len(self._order) // self._given.users  # neighbours would send almost the same requests
+        async with _client(self._given.keep_alive) as session:
+            first_s = draw.random() * self._given.stagger_s
             if self._pause:  # users who began together would all send their next requests together, too
                 first_s += self._pause.draw_rest_s(draw)
-            await _until(self._given["begin_s"] + first_s)
+            await _until(self._given.begin_s + first_s)
             for index in itertools.cycle(self._order[begin:] + self._order[:begin]):
                 if self._left <= 0:
                     return
                 self._left -= 1
                 outcome = await self._send(session, user, index, None)
                 if outcome != "correct":
-                    await asyncio.sleep(self._given["failure_pause_s"])
+                    await asyncio.sleep(self._given.failure_pause_s)
                 if self._pause:
                     await asyncio.sleep(self._pause.draw_s(draw))
 
     async def _arrive(self) -> None:
         """Send each request when it is due, even if earlier requests are unanswered (open loop)."""
-        begin_s = self._given["begin_s"]
-        async with _client(self._given["keep_alive"]) as session, asyncio.TaskGroup() as sending:
-            for number, due_s in enumerate(self._given["due_s"]):
+        begin_s = self._given.begin_s
+        async with _client(self._given.keep_alive) as session, asyncio.TaskGroup() as sending:
+            for number, due_s in enumerate(self._given.due_s):
                 await _until(begin_s + due_s)
                 index = self._order[number % len(self._order)]
                 sending.create_task(self._send(session, number % LARGEST_INDEX, index, begin_s + due_s))
@@ -154,7 +130,7 @@ class Load:
         person = self._people[user % len(self._people)] if self._vary[index] else None
         exchange = Exchange(self, session, user, self._rights[index], person)
         try:
-            await exchange.send(*self._requests[index], self._given["timeout_s"], posts_jobs=self._given["posts_jobs"])
+            await exchange.send(*self._requests[index], self._given.timeout_s, posts_jobs=self._given.posts_jobs)
         finally:
             ended_s = time.monotonic()
             exchange.note_events()
@@ -332,21 +308,15 @@ async def _note_reuse(_session: object, context: Any, _params: object) -> None:
     context.trace_request_ctx["is_reused"] = True
 
 
-def _request(data: dict[str, Any]) -> Request:
-    headers = tuple((name, value) for name, value in data["headers"])
-    return Request(data["method"], headers, base64.b64decode(data["body"]))
-
-
-async def _set_up(data: dict[str, Any]) -> list[SimulatedUser]:
+async def _set_up(order: SetupOrder) -> list[SimulatedUser]:
     """Return users who have sent the requests of their setup; raise CaseFailedError if one of these fails."""
-    numbers.digit = data["digit"]
-    setup = [SetupRequest(one["path"], _request(one), one["status"]) for one in data["setup"]]
-    people = [SimulatedUser(number + 1, has_setup=True) for number in range(data["users"])]
+    numbers.digit = order.digit
+    people = [SimulatedUser(number + 1, has_setup=True) for number in range(order.users)]
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one_by_one(person: SimulatedUser) -> None:
         async with at_once:
-            await person.set_up(session, data["url"], setup)
+            await person.set_up(session, order.url, order.setup)
 
     async with client() as session:
         try:
@@ -360,16 +330,17 @@ async def _main() -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     os.write(1, b'"ready"\n')
-    order, people, reason = await _next_line(), list[SimulatedUser](), ""
-    if order and SETUP in order:
+    line, people, reason = await _next_line(), list[SimulatedUser](), ""
+    if line and SETUP in line:
         try:
-            people = await _set_up(order)
+            people = await _set_up(msgspec.convert(line, SetupOrder))
         except CaseFailedError as failed:
             reason = masked(" ".join(str(failed).split()))
         os.write(1, msgspec.json.encode({SETUP: reason}) + b"\n")
-        order = None if reason else await _next_line()
-    if order is None:
+        line = None if reason else await _next_line()
+    if line is None:
         return
+    order = msgspec.convert(line, Order)
 
     def read() -> None:
         if not os.read(0, 65536):
@@ -378,7 +349,7 @@ async def _main() -> None:
 
     loop.add_reader(0, read)
     gc.freeze()
-    if order["is_precise"]:
+    if order.is_precise:
         gc.disable()  # a collection would delay requests, and the process only runs for seconds
         with contextlib.suppress(OSError):
             os.nice(NICENESS)

@@ -377,10 +377,12 @@ def django_routes(patterns: Any, prefix: str = "/") -> Iterator[Route]:
             yield from django_routes(each.url_patterns, path)
         else:
             view = getattr(each.callback, "view_class", None) or getattr(each.callback, "cls", None)
-            names = getattr(each.callback, "actions", None) or [
-                name for name in ("get", "post", "put", "patch", "delete") if view is None or hasattr(view, name)
-            ]
-            yield from ((name.upper(), path, view or each.callback) for name in (["get"] if view is None else names))
+            if view is None:
+                yield "GET", path, each.callback
+                continue
+            own = {name: name for name in ("get", "post", "put", "patch", "delete") if hasattr(view, name)}
+            actions = getattr(each.callback, "actions", None) or own  # Django REST framework: list, retrieve
+            yield from ((method.upper(), path, (view, name)) for method, name in actions.items())
 
 
 def routes_of(app: Any, framework: str) -> list[Route]:
@@ -411,25 +413,44 @@ def function_of(method: str, answers: Any) -> Optional[dict[str, Any]]:
     function = answers
     while isinstance(function, functools.partial):
         function = function.func
-    if inspect.isclass(function):
-        function = getattr(function, method.lower(), None)
+    owner, name = function if isinstance(function, tuple) else (function, method.lower())
+    if inspect.isclass(owner):
+        function = getattr(owner, name, None)
     try:
         function = inspect.unwrap(function)
     except ValueError:  # it wraps itself
         return None
     code = getattr(function, "__code__", None)
-    if code is None or "site-packages" in code.co_filename:
-        return None
-    here = str(Path.cwd()) + os.sep
-    is_below_here = code.co_filename.startswith(here)
+    if code is None or is_library(code.co_filename):
+        return inheriting_class(owner) if inspect.isclass(owner) else None
     return {
         "name": function.__qualname__,
-        "file": code.co_filename[len(here) :] if is_below_here else code.co_filename,
+        "file": relative(code.co_filename),
         "line": code.co_firstlineno,  # of its first decorator
         "is_async": inspect.iscoroutinefunction(function),
-        "is_method": inspect.isclass(answers) or inspect.ismethod(answers) or inspect.ismethod(function),
+        "is_method": inspect.isclass(owner) or inspect.ismethod(answers) or inspect.ismethod(function),
         "unmovable": unmovable(function),
     }
+
+
+def inheriting_class(owner: type) -> Optional[dict[str, Any]]:
+    """Return where a class is defined that inherits its methods from a library, or None if it is part of one, too."""
+    try:
+        file, line = inspect.getsourcefile(owner) or "", inspect.getsourcelines(owner)[1]
+    except (OSError, TypeError):
+        return None
+    known = {"name": owner.__qualname__, "file": relative(file), "line": line, "is_async": False, "is_method": True}
+    return None if is_library(file) else known
+
+
+def is_library(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file
+
+
+def relative(file: str) -> str:
+    """Return the path of a file, relative to this folder if it is below it."""
+    here = str(Path.cwd()) + os.sep
+    return file[len(here) :] if file.startswith(here) else file
 
 
 def unmovable(function: Any) -> list[str]:

@@ -14,16 +14,23 @@ from common.errors import BadInputError
 from under_siege.formatting import cut, legible
 from under_siege.host.environments import DIRECTORY
 from under_siege.host.helper_process import HelperDiedError, HelperError, answer
-from under_siege.host.interpreter import UserEnvironment
 from under_siege.host.known_causes import known_cause
 from under_siege.host.requirement_files import have_own_packages, mentions
 from under_siege.paths import script
 from under_siege.secrets import masked
 from under_siege.suite.keys import is_path
-from under_siege.suite.module_files import elsewhere, hides_others, is_here, right_place
+from under_siege.suite.module_files import (
+    elsewhere,
+    hides_others,
+    is_here,
+    likely_application,
+    name_in_package,
+    right_place,
+)
 
 _NAME = r"[A-Za-z_][\w.-]*:([A-Za-z_][\w.]*(\(\))?)?"
 _HEALTH = ("health", "healthz", "ping", "ready", "readyz", "livez", "alive", "status")  # last part of the path
+_FIRST_WINS = ("fastapi", "starlette", "django", "tornado")  # frameworks that take the first route that fits
 IMPORT_LIMIT_S = 120.0
 EXPECTED = "expected the module:name of an application, such as shop.main:app"
 _LONGEST_PROBLEM = 400  # maximum number of characters
@@ -63,11 +70,20 @@ class Application(msgspec.Struct, frozen=True):
     patched_by: str = ""  # the package that replaces threads by its own, such as gevent
 
     def function_of(self, method: str, path: str) -> RouteFunction | None:
-        """Return the function that answers a request, or None if it is unknown or not the only one."""
+        """Return the function that answers a request, or None if it is unknown or not the only one.
+
+        A route with this path precedes those with parameters, unless the framework takes the first route that fits.
+        """
         path = path.partition("?")[0]
         known = [(route.partition("?")[0], each) for (name, route), each in self._answers() if name == method]
-        exact = [each for route, each in known if route == path]
-        found = dict.fromkeys(exact or [each for route, each in known if re.fullmatch(pattern_of(route), path)])
+        fitting = [(route, each) for route, each in known if route == path or re.fullmatch(pattern_of(route), path)]
+        exact = next((number for number, (route, _) in enumerate(fitting) if route == path), None)
+        if exact is not None:
+            fitting = fitting[: exact + 1] if self.framework in _FIRST_WINS else fitting[exact : exact + 1]
+        found = dict.fromkeys(each for _, each in fitting)
+        if not found and self.framework == "django" and method != "GET":  # a function gets all methods
+            answers = self.function_of("GET", path)
+            return answers if answers and not answers.is_method else None
         return next(iter(found)) if len(found) == 1 else None
 
     def _answers(self) -> Iterator[tuple[tuple[str, str], RouteFunction | None]]:
@@ -80,9 +96,9 @@ class Application(msgspec.Struct, frozen=True):
         return min(found, key=lambda path: path.count("/"), default=None)
 
     def work(self) -> list[tuple[str, str]]:
-        """Return the routes except the health check; first those with GET that need no parameters."""
+        """Return the routes except the health check; first those with GET that need no parameters and end no login."""
         routes = [route for route in self.routes if route != ("GET", self.ping())]
-        return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET"))
+        return sorted(routes, key=lambda route: (has_parameters(route[1]), route[0] != "GET", _ends_login(route[1])))
 
     def is_copy_of_sources_in(self, folder: Path) -> bool:
         """Return whether its module was imported from an installed copy, although the folder has the sources."""
@@ -106,6 +122,10 @@ def pattern_of(route: str) -> str:
 
 def has_parameters(path: str) -> bool:
     return re.search(r"[{<(\[*]|/:|/\^", path) is not None
+
+
+def _ends_login(path: str) -> bool:
+    return re.search(r"(log|sign)-?_?(out|off)", path, re.IGNORECASE) is not None
 
 
 def is_requestable(path: str) -> bool:
@@ -145,24 +165,28 @@ def inspected(name: str, python: str, folder: Path, limit_s: float = IMPORT_LIMI
     except HelperError as error:
         problem = str(error)
     if problem.startswith("there is no "):
-        remedy = elsewhere(name.partition(":")[0], folder)
+        remedy = elsewhere(name.partition(":")[0], folder) or likely_application(folder)
     else:
         remedy = _remedy(problem, name, python, folder)
     problem = cut(legible(masked(problem)), _LONGEST_PROBLEM)
     raise BadInputError("; ".join(filter(None, [f"{name.rstrip(':')}: {problem}", remedy])))
 
 
-def refuse_absent(name: str, folder: Path, environment: UserEnvironment) -> None:
-    """Raise BadInputError if an environment has to be created, although it won't contain the missing application."""
+def refuse_absent(name: str, folder: Path, requirements: Sequence[str] = ()) -> None:
+    """Raise BadInputError if the module of an application is missing, and can't be in the environment either.
+
+    Args:
+        requirements: of an environment that has yet to be created; empty if the environment is unknown or exists.
+    """
     module = name.partition(":")[0]
-    files = [folder / requirement.removeprefix("-r ") for requirement in environment.requirements]
-    if not files or is_here(module, folder):
+    if is_here(module, folder):
         return
+    files = [folder / requirement.removeprefix("-r ") for requirement in requirements]
     top, place = module.partition(".")[0], elsewhere(module, folder)
-    may_be_installed = have_own_packages(files) or (not place and mentions(top, files))
+    may_be_installed = not files or have_own_packages(files) or (not place and mentions(top, files))
     if hides_others(top, folder) or not may_be_installed:
         problem = f"{name.rstrip(':')}: there is no {module.replace('.', '/')}.py here or in src: {EXPECTED}"
-        raise BadInputError("; ".join(filter(None, [problem, place])))
+        raise BadInputError("; ".join(filter(None, [problem, place or likely_application(folder)])))
 
 
 def _remedy(problem: str, name: str, python: str, folder: Path) -> str:
@@ -177,6 +201,10 @@ def _remedy(problem: str, name: str, python: str, folder: Path) -> str:
         elif python != sys.executable and not Path(python).is_relative_to(DIRECTORY):
             how = f"install it there, for example with {python} -m pip install {package}"
         return f"{python} has no package {package}: {how}, activate its environment, or pass --python PATH"
+    if "relative import with no known parent" in problem:
+        return name_in_package(name, folder)
+    if "application in this module" in problem or "application was found in this module: name it" in problem:
+        return likely_application(folder)
     return known_cause(problem)
 
 

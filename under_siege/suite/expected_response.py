@@ -20,6 +20,7 @@ from under_siege.load.request import GET, Request, RightAnswer, Stream
 from under_siege.load.streams import EventCheck, StreamResponse, error_instead_of
 from under_siege.paths import script
 from under_siege.record.case import Value
+from under_siege.record.record import SentRequest
 from under_siege.secrets import is_secret_name, masked
 
 TRIAL_LIMIT_S = 60.0
@@ -126,6 +127,15 @@ class Expectation:
     def other_statuses(self) -> list[int]:
         """Return the statuses of correct responses other than `status`."""
         return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
+
+    def sent_mix(self) -> list[SentRequest]:
+        """Return the requests of a mix, or an empty list if all requests are equal."""
+        if self.mix is None:
+            return []
+        return [
+            SentRequest(each.request.method, path, each.status, round(each.task_s, 6))
+            for path, each in self.mix.requests
+        ]
 
     def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
         """Return the URL and the expected response for this turn of the mix or, without a turn, for the next check."""

@@ -126,6 +126,8 @@ def _found(
     except (OSError, BadInputError, ValueError, SyntaxError, RecursionError, MemoryError):
         return RouteChange(function.line, (), f"{function.file} can't be read")
     node = next((each for each in ast.walk(tree) if _first_line(each) == function.line), None)
+    if node is None and function.is_method:
+        return RouteChange(function.line, (), f"`{function.name}` inherits the method that answers it from a library")
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return RouteChange(function.line, (), f"line {function.line} of {function.file} defines no function")
     return node, source, tree

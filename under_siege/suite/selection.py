@@ -10,11 +10,11 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.formatting import legible
 from under_siege.load.request import JOBS, OPEN, Load, Ping, Request, SetupRequest, WarmUp
-from under_siege.paths import INVOCATION, PROGRAM, USERS
+from under_siege.paths import INVOCATION, PROGRAM, ROOT, USERS
 from under_siege.secrets import expanded_path, masked_difference
 from under_siege.suite.application import is_application
 from under_siege.suite.keys import ExpectTable, SetupTable, address, converted, path_of, ping_path
-from under_siege.suite.module_files import django_application
+from under_siege.suite.module_files import django_application, likely_application
 from under_siege.suite.requests import expect_of, headers_of, headers_of_pings, setup_of, setup_table
 from under_siege.suite.server_files import strategies_suite
 from under_siege.suite.suite import Suite, Target
@@ -109,6 +109,8 @@ def suite_of(
     Raises:
         BadInputError: a name is unknown, the names can't be combined, or the command does not support a suite's key.
     """
+    if not names and Path.cwd() != ROOT and (likely := likely_application(Path.cwd())):
+        options.tell(f"strategies for long tasks are compared, because no application is named; {likely}")
     names = [_with_colon(name) for name in names]
     if names and all(is_application(name) and _file_and_server(name) is None for name in names):
         if quick:

@@ -11,6 +11,7 @@ from common.options import default_port
 from under_siege.formatting import legible
 from under_siege.host.programs import remedy, unmet
 from under_siege.paths import ROOT, USERS
+from under_siege.suite.module_files import likely_application
 from under_siege.suite.suite import NO_SERVER, Kind, Suite, Target
 
 SERVERS = ROOT / "servers"
@@ -89,6 +90,7 @@ def read_strategy(path: Path) -> Target:
             raise BadInputError(
                 f"server {str(path)!r} violates the server contract: it needs a docstring or a --port option (see "
                 "docs/adding.md); if it starts an application, name this as module:name, or write a suite"
+                + (f"; {likely}" if (likely := likely_application(Path())) else "")
             )
     constants = dict(_constants(module))
     requires = str(constants.get("REQUIRES", ""))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from under_siege.load.body_rule import BYTES
+from under_siege.load.body_rule import ANY
 from under_siege.load.request import PONG, Backlog, Expect, Load, Ping, WarmUp, placeholders
 from under_siege.record.case import Case, Value
 from under_siege.record.result import MovedRoute, Required
@@ -129,8 +129,11 @@ class Suite:
 
     @property
     def finds_rule(self) -> bool:
-        """Return whether the responses decide how they are compared, because neither a file nor an option says it."""
-        return self.is_from_options and self.expect.rule == BYTES
+        """Return whether the responses decide how they are compared, because neither a file nor an option says it.
+
+        The fields that the user ignores are ignored beside those that differ.
+        """
+        return self.is_from_options and self.expect.rule.mode != ANY
 
     def right_statuses(self) -> set[int]:
         """Return the statuses of correct responses."""

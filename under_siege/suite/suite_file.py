@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.errors import BadInputError
 from common.options import MOST_WORKERS
 from under_siege.formatting import legible, listed
-from under_siege.host.docker_run import run_command
+from under_siege.host.docker_run import container_command
 from under_siege.host.limits import LIMITS, limit_values
 from under_siege.host.requirement_files import why_refused
 from under_siege.load.request import Backlog, filled, filled_all, placeholders
@@ -255,7 +255,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
             f"{key}.path needs a single path under [load]; remove it, or files, requests_file and paths"
         )
     with prefixed(f"{key}.command"):
-        run_command(command)
+        container_command(command)
 
     expanded_path(table.path, f"{key}.path")  # raises BadInputError if a variable is not set
     if command and not url:

@@ -201,8 +201,9 @@ def tables_of(app: str, folder: Path, options: TargetOptions, *, has_twin: bool 
         raise BadInputError(f"--path {options.path}: {names[0]} stands for a value; put one in, such as {example}")
     if options.path is not None and not is_path(options.path):
         raise invalid_value("--path", options.path, PATH)
+    refuse_absent(app, folder)
     environment = user_environment(folder, options.pythons)
-    refuse_absent(app, folder, environment)
+    refuse_absent(app, folder, environment.requirements)
     python = installed_python(environment, folder, options.tell)
     limit_s = max(IMPORT_LIMIT_S, _seconds(options.ready_within) or 0.0)
     application = inspected(app, python.path, folder, limit_s)

@@ -2,9 +2,12 @@
 
 import json
 import math
+import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from command import invoke
@@ -12,16 +15,21 @@ from rows import fail, places
 from simulated_capacity import GOALS, SERVERS, Server, fixed, offered, searched
 from simulated_record import bare_record, result_of
 
+from common.errors import BadInputError
 from under_siege.capacity.estimate import Capacity, capacities_of, exit_code, search_steps
+from under_siege.capacity.search import capacity_plan, check_goal, limits_in
 from under_siege.capacity.step import last_response_s, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.capacity.view import conclusion, named, view
-from under_siege.judge.goal import goal
-from under_siege.record.record import Failure
+from under_siege.judge.goal import NAMES, goal
+from under_siege.judge.metrics import OF_STREAMS
+from under_siege.load.request import Load, Stream
+from under_siege.record.record import Failure, RateStep, SentRequest
 from under_siege.record.requests import LOAD
-from under_siege.record.result import Result, SkippedServer, save
+from under_siege.record.result import Required, Result, SkippedServer, save
 from under_siege.show.formats import rendered
 from under_siege.suite.expected_response import Expectation
+from under_siege.suite.server_files import strategies_suite
 
 CAPACITIES = {"M/D/1": 17.67, "refuses": 12.85}  # for GOALS; the study in tests/extended compares them with theory
 
@@ -256,8 +264,75 @@ def test_every_output_format_shows_a_capacity(golden, undrawn: None) -> None:
     assert "3_some" in shown(result, "html")
 
 
-WRONG_GOALS = ["p99", "p98 < 1s", "p99 < 1kg", "rate >= 30/s", "p99 < 0.9 of base", "p99 > 1s", "availability < 99%"]
+WRONG_GOALS = ["p99", "p98 < 1s", "p99 < 1kg", "p99 < 0.9 of base", "p99 > 1s", "availability < 99%"]
+WRONG_GOALS += ["throttled < 10%", "memory used < 80%", "GET /list p99 < 1s", "streams at once >= 5"]
 TOO_STRICT = ["p99 < 0s", "availability >= 100%"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_of_a_requirement_can_be_a_goal_except_those_that_follow_from_the_rate(name: str) -> None:
+    metric = NAMES[name]
+    unit = next(unit for unit in metric.unit.factors if unit or len(metric.unit.factors) == 1)
+    text = f"{name} {'>=' if metric.more_is_better else '<'} 1{unit}"
+    suite = replace(strategies_suite(["2"]), load=Load(stream=Stream("sse") if metric.key in OF_STREAMS else None))
+    if name == "streams at once":
+        with pytest.raises(BadInputError, match="streams >= 5/s"):
+            check_goal(goal(text), suite)
+    else:
+        check_goal(goal(text), suite, ["cpus", "memory"])
+
+
+def with_mix(step: RateStep, count: int) -> RateStep:
+    """Let the first requests of a step be `GET /list`, and all others `POST /report`."""
+    step.record.mix = [SentRequest("POST", "/report"), SentRequest("GET", "/list")]
+    for number, index in enumerate(places(step.record.requests, with_open=True)):
+        step.record.requests.request[index] = int(number < count)
+    return step
+
+
+def test_a_goal_for_one_request_of_a_mix_counts_only_its_responses() -> None:
+    step = with_mix(step_of(goals=("GET /list p99 < 1s", "POST /report availability >= 99%")), 20)
+    limits = StepMetrics(step)
+    assert limits.missed == []
+    for number in range(20, 40):
+        fail(step.record.requests, number, "lost", "", sender=LOAD)
+    assert [each.text for each in StepMetrics(step).missed] == ["POST /report availability >= 99%"]
+    fail(step.record.requests, 0, "lost", "", sender=LOAD)
+    assert {each.request for each in StepMetrics(step).missed} == {"GET /list", "POST /report"}
+
+
+def test_a_step_that_sent_no_request_of_a_goal_does_not_miss_it() -> None:
+    assert StepMetrics(with_mix(step_of(goals=("GET /list p99 < 1ms",)), 0)).missed == []
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "code"),
+    [
+        ("rate >= 10/s", "met", 0),
+        ("rate >= 17.5/s", "undecided", 3),
+        ("rate >= 30/s", "missed", 1),
+        ("of ceiling >= 50%", "met", 0),
+        ("of ceiling >= 1.5", "missed", 1),
+    ],
+)
+def test_a_goal_for_the_rate_is_judged_by_the_interval_of_the_capacity(text: str, outcome: str, code: int) -> None:
+    _, result = found("M/D/1")
+    measured = replace_requirements(result, [Required(text)])
+    measured.records.append(bare_record(users=25))  # a ceiling of 20 requests per second
+    assert exit_code(measured) == view(measured).exit_code == code
+    (judged,) = json.loads(shown(measured, "json"))["requirements"]
+    assert (judged["requirement"], judged["outcome"], judged["server"]) == (text, outcome, "3_some")
+    assert f"Requirements: 1 {outcome}." in shown(measured, "table")
+
+
+def replace_requirements(result: Result, requirements: list[Required]) -> Result:
+    return msgspec.structs.replace(result, requirements=requirements, records=[])
+
+
+def test_goals_for_the_rate_become_requirements_and_do_not_limit_the_search() -> None:
+    goals = ("p99 < 1s", "rate >= 30/s")
+    plan = capacity_plan(strategies_suite(["2"]), goals, {"python": [sys.executable]}, seed=1)
+    assert ([each.text for each in plan.suite.required], limits_in(goals)) == (["rate >= 30/s"], ["p99 < 1s"])
 
 
 def test_a_goal_that_the_capacity_search_cannot_use_causes_a_one_line_error(golden, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import BadInputError
-from under_siege.host.docker_run import Container, run_command
+from under_siege.host.docker_run import Container, container_command
 from under_siege.suite.suite_file import suite_from
 
 
@@ -20,7 +20,7 @@ from under_siege.suite.suite_file import suite_from
     ],
 )
 def test_the_options_of_the_runtime_belong_to_its_other_commands_too(command: str, client: str) -> None:
-    found = run_command(command.split())
+    found = container_command(command.split())
     assert found is not None
     before = command.split()[: found.first_option - 1]
     assert list(found.client) == [word for word in before if word != "container"]
@@ -42,7 +42,7 @@ def test_the_options_of_the_runtime_belong_to_its_other_commands_too(command: st
     ],
 )
 def test_options_of_the_program_in_the_container_are_not_those_of_docker(command: str) -> None:
-    found = run_command(command.split())
+    found = container_command(command.split())
     assert found is not None
     assert found.id_file == ""
 
@@ -59,12 +59,12 @@ def test_options_of_the_program_in_the_container_are_not_those_of_docker(command
     ],
 )
 def test_other_commands_are_not_taken_for_containers(command: str) -> None:
-    assert run_command(command.split()) is None
+    assert container_command(command.split()) is None
 
 
 def test_a_container_on_another_machine_is_left_to_ssh() -> None:
-    assert run_command(["ssh", "-tt", "far", "docker", "run", "--rm", "shop"]) is None
-    assert run_command(["ssh", "-tt", "far", "docker compose run shop"]) is None
+    assert container_command(["ssh", "-tt", "far", "docker", "run", "--rm", "shop"]) is None
+    assert container_command(["ssh", "-tt", "far", "docker compose run shop"]) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_container_on_another_machine_is_left_to_ssh() -> None:
 )
 def test_containers_that_the_bench_could_not_find_are_refused_in_one_line(words: list[str], why: str) -> None:
     with pytest.raises(BadInputError) as refused:
-        run_command(words)
+        container_command(words)
     assert why in str(refused.value)
     assert "\n" not in str(refused.value)
 

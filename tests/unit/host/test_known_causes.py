@@ -15,6 +15,10 @@ OUTPUTS = {
     ),
     "ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 5432)": "127.0.0.1:5432, where PostgreSQL",
     'connection to server at "db" (10.0.0.2), port 5433 failed: Connection refused': "db:5433 so start it",
+    'connection to server on socket "/run/postgresql/.s.PGSQL.5432" failed: No such file or directory': (
+        "nothing listens at /run/postgresql:5432, where PostgreSQL usually does, so start it first"
+    ),
+    'connection to server on socket "/run/.s.PGSQL.5432" failed: FATAL:  role "root" does not exist': "",
     "[2026-11-28] [7] [CRITICAL] WORKER TIMEOUT (pid:8)": "raise --timeout, or use gthread",
     "WARNING: Maximum request limit of 50 exceeded. Terminating process.": "a supervisor has to start it again",
     "(2003, \"Can't connect to MySQL server on 'db' ([Errno 111] Connection refused)\")": "listens at db at the port",

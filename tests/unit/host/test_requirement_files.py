@@ -104,6 +104,16 @@ def test_the_index_in_a_requirements_file_precedes_that_in_the_environment(
         assert indexes(tmp_path, "-r base.txt") == (PRIVATE, None)
 
 
+def test_the_certificates_of_pip_are_used_unless_uv_has_its_own(
+    no_settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("PIP_CERT", "/acme.pem")
+    assert uv_environment([], tmp_path)["SSL_CERT_FILE"] == "/acme.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", "/own.pem")
+    assert uv_environment([], tmp_path)["SSL_CERT_FILE"] == "/own.pem"
+
+
 def test_the_indexes_of_pip_are_used_unless_uv_has_its_own(
     no_settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The environment of a user's application, and how it is found."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,8 +96,12 @@ def test_a_missing_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     missing = SimpleNamespace(returncode=2, stderr="No interpreter found")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: missing)
     (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=9.8"\ndependencies = []\n')
-    with pytest.raises(BadInputError, match=r"needs Python >=9.8, and none is installed: .*uv python install '>=9.8'"):
-        user_environment(tmp_path)
+    for path, uv in (("", f"{sys.executable} -m uv"), (str(tmp_path), "uv")):
+        monkeypatch.setenv("PATH", path)
+        message = f"needs Python >=9.8, and none is installed: install it, for example with {uv} python install '>=9.8'"
+        with pytest.raises(BadInputError, match=re.escape(message)):
+            user_environment(tmp_path)
+        (tmp_path / "uv").touch(0o755)
 
 
 @pytest.mark.parametrize("has_packages", [True, False])

@@ -9,7 +9,7 @@ from verdicts import codes, judged
 
 from under_siege.judge.ranking import summarize
 from under_siege.judge.round_statistics import Round
-from under_siege.measure.duration import Length
+from under_siege.measure.siege_length import Length
 from under_siege.record.record import Machine, Ports
 from under_siege.record.result import load, save
 from under_siege.suite.expected_response import Expectation

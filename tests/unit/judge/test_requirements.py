@@ -303,3 +303,9 @@ def test_an_unclear_case_with_a_wide_interval_can_meet_or_miss_a_requirement() -
     low, high = case.rate_per_s.low, case.rate_per_s.high
     met, missed = f"rate >= {low / 2:.3f}/s", f"rate >= {2 * high:.3f}/s"
     assert outcomes(noisy, met, missed) == {met: "met", missed: "missed"}
+
+
+def test_a_result_without_cases_can_not_meet_a_requirement() -> None:
+    told = invoke("report", "results/capacity.json.gz", "--require", "rate >= 1/s", folder=ROOT)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "capacity --goal" in told.stderr

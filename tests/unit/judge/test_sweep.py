@@ -15,7 +15,7 @@ from under_siege.judge.ranking import summarize
 from under_siege.judge.scaling_law import Scaling, scaling
 from under_siege.judge.sweep import axes_of_numbers, knee, number, sweeps
 from under_siege.record.result import Result
-from under_siege.run.figures import figures
+from under_siege.run.chart_selection import figures
 from under_siege.run.sweep_conclusion import sweep_sentences
 
 NUMBERS = [1, 2, 4, 8, 16, 32]

@@ -1,12 +1,12 @@
 """What the bench's client is told, and how its lines become rows of the table of requests."""
 
-import base64
 import json
 
+import msgspec
 import pytest
 
 from under_siege.load.body_rule import FIELDS, BodyRule
-from under_siege.load.client import ClientOutput, order
+from under_siege.load.client import ClientOutput, Order, SentRequest, line_of
 from under_siege.load.request import SSE, Pause, Request, RightAnswer, Stream
 from under_siege.record.requests import OUTCOMES, Requests
 
@@ -28,15 +28,15 @@ def taken(*values: object, has_streams: bool = False) -> tuple[Requests, ClientO
 def test_the_client_is_told_the_requests_their_responses_and_the_load() -> None:
     rule, stream = BodyRule(FIELDS, (("a.0", 1),), ("b.*.c", "d"), "e"), Stream(SSE, text=("f",))
     request, right = Request("POST", (("x-a", "b"),), b"\x00body"), RightAnswer(201, rule, b"\xff", stream=stream)
-    line = order([("http://127.0.0.1:1/", request, right)], 7.5, turns=(0, 0), due_s=(0.1, 0.2), pause=Pause(0.5, 1.0))
+    sent = SentRequest("http://127.0.0.1:1/", request, right.to_json())
+    order = Order(requests=[sent], begin_s=7.5, turns=[0, 0], due_s=[0.1, 0.2], pause=Pause(0.5, 1.0))
+    line = line_of(order)
     assert line.count(b"\n") == 1
-    told = json.loads(line)
-    (sent,) = told["requests"]
-    assert (sent["url"], sent["method"], sent["headers"]) == ("http://127.0.0.1:1/", "POST", [["x-a", "b"]])
-    assert base64.b64decode(sent["body"]) == b"\x00body"
-    assert RightAnswer.from_json(sent["right"]) == right
-    assert (told["order"], told["begin_s"], told["due_s"], told["users"]) == ([0, 0], 7.5, [0.1, 0.2], 0)
-    assert Pause(*told["pause"]) == Pause(0.5, 1.0)
+    told = msgspec.convert(json.loads(line), Order)
+    assert (told.requests[0].url, told.requests[0].request) == (sent.url, request)
+    assert RightAnswer.from_json(told.requests[0].right) == right
+    assert (told.turns, told.begin_s, told.due_s, told.users) == ([0, 0], 7.5, [0.1, 0.2], 0)
+    assert told.pause == Pause(0.5, 1.0)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from under_siege.load import DRIVERS, fresh_values
-from under_siege.load.client import order, setup_line
+from under_siege.load.client import Order, SentRequest, line_of, setup_line
 from under_siege.load.fresh_values import Numbers, differs_by_user, how_to_vary, names_in, names_in_request
 from under_siege.load.request import CLIENT, GET, JOBS, Load, MixedRequest, Pause, Request, RightAnswer, SetupRequest
 from under_siege.load.simulated_user import SimulatedUser
@@ -46,7 +46,8 @@ def test_numbers_grow_and_those_of_two_processes_and_of_a_later_run_differ(monke
 
 
 def test_each_client_of_a_run_has_another_digit() -> None:
-    lines = [json.loads(order([("http://a/", GET, RightAnswer())], 0.0)) for _ in range(3)]
+    requests = [SentRequest("http://a/", GET, RightAnswer().to_json())]
+    lines = [json.loads(line_of(Order(requests=requests, begin_s=0.0))) for _ in range(3)]
     lines.append(json.loads(setup_line(LOGIN, "http://a", 2)))
     digits = [line["digit"] for line in lines]
     assert len(set(digits)) == 4
@@ -81,7 +82,7 @@ def test_a_request_without_placeholders_and_a_body_that_is_not_text_are_sent_as_
     ],
 )
 def test_only_the_own_client_sends_requests_that_vary(load: Load) -> None:
-    spec = LoadSpec.of(load, 2)
+    spec = LoadSpec(load, 2, 1.0, load.path)
     refusals = {name: driver.refusal(spec) for name, driver in DRIVERS.items()}
     assert {name for name, refusal in refusals.items() if not refusal} - {JOBS} == {CLIENT}
     assert "can't" in refusals["siege"]

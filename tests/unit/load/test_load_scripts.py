@@ -3,15 +3,16 @@
 from pathlib import Path
 
 import pytest
+from load_specs import load_spec
 
 from under_siege.load import DRIVERS
 from under_siege.load.request import Request
 from under_siege.load.stressor import Stressor
-from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.load.tool import ToolOutput
 
 
 def test_only_locust_and_stressor_support_scripts() -> None:
-    able = {name for name, driver in DRIVERS.items() if not driver.refusal(LoadSpec(4, 1.0, "", script="x"))}
+    able = {name for name, driver in DRIVERS.items() if not driver.refusal(load_spec(4, 1.0, "", script="x"))}
     assert able == {"locust", "stressor"}
 
 
@@ -31,7 +32,7 @@ SUMMARY = """Run time 1.000 sec, net: 3.0 sec.
     ids=["wrong_get_after_put", "unverifiable_get_after_lost_put"],
 )
 def test_totals_include_all_activities_of_a_stressor_script(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
-    totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), LoadSpec(3, 1.0, ""))
+    totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), load_spec(3, 1.0, ""))
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.wrong_contents) == expected
     assert totals.max_s == 0.032
 
@@ -40,7 +41,7 @@ def test_totals_include_all_activities_of_a_stressor_script(stdout: str, lost: s
 def test_no_load_tool_gets_secrets_as_arguments(name: str, tmp_path: Path) -> None:
     """Every user of a machine can see the arguments of all processes, so ab, which needs them, is refused."""
     request = Request("POST", (("Authorization", "Bearer t0ken"), ("X-Api-Key", "t0ken")), b"t0ken")
-    spec = LoadSpec(2, 1.0, "http://127.0.0.1:8000/", request=request, port=8001)
+    spec = load_spec(2, 1.0, "http://127.0.0.1:8000/", request=request, port=8001)
     assert bool(DRIVERS[name].refusal(spec)) == (name == "ab")
     if name != "ab":
         assert not any("t0ken" in word for word in DRIVERS[name].command("program", tmp_path, spec))

@@ -6,16 +6,17 @@ All numbers in a report differ, so that the tests detect numbers that are lost o
 import json
 
 import pytest
+from load_specs import load_spec
 
 from under_siege.load.ab import Ab
 from under_siege.load.locust import Locust
 from under_siege.load.siege import Siege
 from under_siege.load.stressor import Stressor
-from under_siege.load.tool import LoadSpec, ToolOutput, Totals
+from under_siege.load.tool import ToolOutput, Totals
 from under_siege.load.wrk import Wrk
 
 USERS = 4
-ORDER = LoadSpec(USERS, 1.0, "http://127.0.0.1:8000/")
+ORDER = load_spec(USERS, 1.0, "http://127.0.0.1:8000/")
 PERCENTILES = "Percentage served,Time in ms\n50,10.500\n95,20.500\n98,25.500\n99,30.500\n100,40.500\n"
 
 
@@ -54,7 +55,7 @@ def test_ab_exceptions_without_any_bytes_are_reported_as_connection_errors() -> 
 
 
 def test_neither_the_request_limit_nor_the_timeout_of_ab_ends_a_load_early(tmp_path) -> None:
-    words = Ab().command("ab", tmp_path, LoadSpec(4, 10.0, "http://a/"))
+    words = Ab().command("ab", tmp_path, load_spec(4, 10.0, "http://a/"))
     assert int(words[words.index("-n") + 1]) > 1_000_000
     assert int(words[words.index("-s") + 1]) > 10
     assert {"-l", "-r"} <= set(words)  # accept varying lengths, and continue after errors
@@ -99,7 +100,7 @@ def test_totals_of_wrk_are_parsed() -> None:
 
 @pytest.mark.parametrize("broken", ["connect", "read", "write", "status"])
 def test_the_bytes_received_by_wrk_are_not_compared_after_a_connection_or_status_error(broken: str) -> None:
-    order = LoadSpec(USERS, 1.0, "http://a/", paths=(("/a", 10),))
+    order = load_spec(USERS, 1.0, "http://a/", paths=(("/a", 10),))
     nothing = dict.fromkeys(("connect", "read", "write", "status"), 0)
     for broke_off, odd in ((0, 950), (1, None)):
         report = json.dumps(OF_WRK | nothing | {"asked_bytes": 1019, broken: broke_off})
@@ -144,7 +145,7 @@ def test_locust_without_responses_has_no_response_times() -> None:
 
 
 def test_the_time_limit_passed_to_locust_exceeds_the_duration_of_the_load(tmp_path) -> None:
-    words = Locust().command("locust", tmp_path, LoadSpec(4, 10.0, "http://a/"))
+    words = Locust().command("locust", tmp_path, load_spec(4, 10.0, "http://a/"))
     assert words[words.index("-t") + 1] == "40s"
 
 

@@ -4,13 +4,14 @@ import pytest
 from any_text import any_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from load_specs import load_spec
 from load_tool_checks import BODY, FOLDER, LEFT_OUT, ORDER, TIME_S, TOOLS, USERS, WAYS, recorded, totals_of
 from simulated_bursts import burst_record_of
 from verdicts import codes, judged
 
 from under_siege.load import DRIVERS
-from under_siege.load.request import Load, Request, parse_pause, parse_rate_per_s
-from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.load.request import MixedRequest, Request, parse_pause, parse_rate_per_s
+from under_siege.load.tool import ToolOutput
 
 RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))
 
@@ -145,7 +146,7 @@ REFUSED = {  # the tools, a load that they can't generate, and the word that say
     "binary": (("stressor",), {"request": put(b"a\xff")}, "ASCII"),
     "mix": (
         ("ab", "stressor", "jobs"),
-        {"mix": (("/a", put(b"")), ("/b", put(b"")))},
+        {"mix": (MixedRequest("/a", put(b"")), MixedRequest("/b", put(b"")))},
         "one request; use siege, wrk or locust",
     ),
 }
@@ -155,7 +156,7 @@ REFUSED = {  # the tools, a load that they can't generate, and the word that say
 def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error(what: str) -> None:
     names, load, word = REFUSED[what]
     for name in names:
-        refusal = DRIVERS[name].refusal(LoadSpec(**{"users": 4, "time_s": 1.0, "url": "http://a/"} | load))
+        refusal = DRIVERS[name].refusal(load_spec(**{"users": 4, "time_s": 1.0, "url": "http://a/"} | load))
         assert word in refusal
         assert "\n" not in refusal
 
@@ -163,10 +164,10 @@ def test_a_load_that_a_tool_does_not_support_causes_a_one_line_error(what: str) 
 def test_loads_that_the_tools_support_are_not_refused() -> None:
     for name, driver in DRIVERS.items():
         keep_alive = name != "siege"  # which counts requests on a connection that the server has closed as failed
-        assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=keep_alive, request=put(b"a"))) == "", name
-    assert "idle connection" in DRIVERS["siege"].refusal(LoadSpec(4, 1.0, "", keep_alive=True))
-    assert DRIVERS["siege"].refusal(LoadSpec(2, 1.0, "", options=("--debug", "-D", "--no-parser"))) == ""
-    arriving = LoadSpec.of(Load(arrivals_per_s=20.0), 0)
+        assert driver.refusal(load_spec(4, 1.0, "", keep_alive=keep_alive, request=put(b"a"))) == "", name
+    assert "idle connection" in DRIVERS["siege"].refusal(load_spec(4, 1.0, "", keep_alive=True))
+    assert DRIVERS["siege"].refusal(load_spec(2, 1.0, "", options=("--debug", "-D", "--no-parser"))) == ""
+    arriving = load_spec(0, 1.0, "", arrivals_per_s=20.0)
     assert DRIVERS["client"].refusal(arriving) == ""
 
 
@@ -184,12 +185,12 @@ def test_command_lines_of_load_tools_contain_the_required_options(tmp_path) -> N
     wrk = list(words["wrk"])
     assert wrk[wrk.index("--timeout") + 1] == "2s"  # longer than the load
     assert "Connection: close" in wrk
-    counted = DRIVERS["ab"].command("ab", tmp_path, LoadSpec(4, 1.0, "http://a/", requests=10000, keep_alive=True))
+    counted = DRIVERS["ab"].command("ab", tmp_path, load_spec(4, 1.0, "http://a/", requests=10000, keep_alive=True))
     assert "-t" not in counted
     assert {"-k", "10000"} <= set(counted)
-    locust = DRIVERS["locust"].command("locust", tmp_path, LoadSpec(4, 1.0, "http://a/", threads=3))
+    locust = DRIVERS["locust"].command("locust", tmp_path, load_spec(4, 1.0, "http://a/", threads=3))
     assert locust[locust.index("--processes") + 1] == "3"
     assert locust[locust.index("--master-bind-host") + 1] == "127.0.0.1"
-    with_options = LoadSpec(4, 1.0, "http://a/", options=("--with_options",))
+    with_options = load_spec(4, 1.0, "http://a/", options=("--with_options",))
     for name, driver in DRIVERS.items():
         assert "--with_options" in driver.command(name, tmp_path, with_options) or driver.refusal(with_options), name

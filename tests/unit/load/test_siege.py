@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TESTS
+from load_specs import load_spec
 
 from under_siege.host.programs import install_command_of, isolated_tool
 from under_siege.load import DRIVERS
@@ -11,7 +12,7 @@ from under_siege.load.ab import Ab
 from under_siege.load.client import Client
 from under_siege.load.request import Request
 from under_siege.load.siege import Siege
-from under_siege.load.tool import Driver, LoadSpec, ToolResponse
+from under_siege.load.tool import Driver, ToolResponse
 
 
 def test_a_transaction_line_of_siege_is_parsed() -> None:
@@ -35,7 +36,7 @@ def test_siege_is_configured_in_a_home_directory_that_is_removed_after_use() -> 
     """The time limit of siege is longer than the load."""
     with isolated_tool(Siege()) as siege:
         home = siege.home
-        command = siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/"))
+        command = siege.command(load_spec(25, 4.2, "http://127.0.0.1:8000/"))
         assert "connection = close\n" in (home / "siegerc").read_text()
         assert command[2:] == ["-c25", "-t95S", "http://127.0.0.1:8000/"]
     assert not home.exists()
@@ -49,7 +50,7 @@ SECRET_PATH = "http://127.0.0.1:8000/report?session=1234"  # noqa: S105
 )
 def test_a_path_with_a_secret_is_no_argument_of_a_load_tool(driver: Driver, tmp_path: Path) -> None:
     for request in (Request(), Request("POST", body=b"1")):
-        spec = LoadSpec(25, 4.2, SECRET_PATH, request=request)
+        spec = load_spec(25, 4.2, SECRET_PATH, request=request)
         assert driver.refusal(spec) == ""
         assert "1234" not in " ".join(driver.command("tool", tmp_path, spec))
         private = str(driver.order(spec, 0.0)) if isinstance(driver, Client) else str(driver.files(spec))
@@ -57,8 +58,8 @@ def test_a_path_with_a_secret_is_no_argument_of_a_load_tool(driver: Driver, tmp_
 
 
 def test_tools_that_can_not_hide_a_path_with_a_secret_are_rejected() -> None:
-    assert "every user of this machine can see" in Ab().refusal(LoadSpec(25, 4.2, SECRET_PATH))
-    assert "a secret and $" in Siege().refusal(LoadSpec(25, 4.2, f"{SECRET_PATH}$"))
+    assert "every user of this machine can see" in Ab().refusal(load_spec(25, 4.2, SECRET_PATH))
+    assert "a secret and $" in Siege().refusal(load_spec(25, 4.2, f"{SECRET_PATH}$"))
 
 
 def test_the_install_command_names_siege() -> None:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from load_specs import load_spec
 from simulated_bursts import burst_record_of
 from simulated_record import bare_record, result_of
 
 from under_siege.judge.ranking import summarize
-from under_siege.load.tool import LoadSpec, ToolOutput
+from under_siege.load.tool import ToolOutput
 from under_siege.load.wrk import Wrk
 
 LINE = (
@@ -20,7 +21,7 @@ LINE = (
     ("got", "errors", "odd"), [(500_000, 0, 0), (441_000, 0, 0), (439_000, 0, 1000), (0, 0, 440_000), (0, 1, None)]
 )
 def test_wrk_totals_tolerate_missing_bytes_of_responses_in_flight(got: int, errors: int, odd: int | None) -> None:
-    order = LoadSpec(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
+    order = load_spec(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
     totals = Wrk().totals(ToolOutput(0, LINE.format(got=got, errors=errors)), order)
     assert (totals.body_bytes, totals.odd_bytes) == (got, odd)
     get = {"request.lua": 'wrk.method, wrk.body = "GET", nil\n'}

@@ -5,8 +5,9 @@ from unittest.mock import Mock
 import plans
 import pytest
 
-from under_siege.measure.duration import SHORTEST_SIEGE_S, Length, in_words, round_length_s, say_how_long
 from under_siege.measure.plan import Plan
+from under_siege.measure.run_time import in_words, round_length_s, say_how_long
+from under_siege.measure.siege_length import SHORTEST_SIEGE_S, Length
 from under_siege.suite.expected_response import Expectation
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)

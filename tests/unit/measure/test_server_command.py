@@ -4,7 +4,6 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -104,7 +103,7 @@ def test_a_url_with_an_unknown_host_fails_immediately() -> None:
     plan = make_plan(suite_of(["http://gone.invalid/report"]), {"python": [sys.executable]}, time_s=None, rounds=1)
 
     async def go() -> None:
-        async with running(plan, plan.cases[0], SimpleNamespace(), Services()) as server:
+        async with running(plan, plan.cases[0], None, Services()) as server:
             await until_ready(server, FailingDns())
 
     with pytest.raises(CaseFailedError, match=r"unknown host 'gone\.invalid'"):

@@ -17,6 +17,9 @@ from conftest import ROOT, TESTS
 from simulated_record import record_of, result_of
 
 from bench import bench as commands
+from common.errors import BadInputError
+from under_siege.cli_options import default_result
+from under_siege.paths import cache_directory
 from under_siege.record.files import UnwritableError, write_atomically
 from under_siege.record.result import save
 from under_siege.run.view import views
@@ -178,3 +181,39 @@ def test_an_ascii_terminal_gets_replacement_characters(format_: str) -> None:
 def test_an_error_on_an_ascii_terminal_has_one_line() -> None:
     error = invoke("report", "\u00fc\u202e.json", charset="ascii")
     assert (error.returncode, is_one_line(error)) == (2, True)
+
+
+def test_the_folder_of_results_exists_only_if_it_has_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with default_result() as path:
+        assert path.parent.is_dir()
+    assert not Path("results").exists()
+    with default_result() as path:
+        path.write_text("{}")
+    assert path.read_text() == "{}"
+    for one in (path, path.parent / "other"):
+        one.unlink(missing_ok=True)
+    with default_result():
+        pass
+    assert Path("results").is_dir()  # it was there before
+
+
+def test_a_folder_that_is_not_writable_causes_an_error_with_the_option_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(dir: Path) -> None:  # noqa: A002 (the name of the parameter)
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(BadInputError, match="Permission denied; use --out FILE"), default_result():
+        pass
+
+
+def test_environments_are_in_the_cache_of_the_user_if_the_repository_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory() == ROOT
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert cache_directory() == tmp_path / "under-siege"

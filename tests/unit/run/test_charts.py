@@ -20,7 +20,7 @@ from under_siege.judge.summary import Summary
 from under_siege.record.result import load
 from under_siege.report import view_of
 from under_siege.run import chart_headlines
-from under_siege.run.figures import figures
+from under_siege.run.chart_selection import figures
 from under_siege.show.charts import COLOURS, PAGE, PHONE, SLIDES, config, for_page
 from under_siege.show.view import Figure
 
@@ -191,3 +191,20 @@ def test_the_committed_slides_are_up_to_date(renew: bool, tmp_path: Path, monkey
     assert names == sorted(path.name for path in out.iterdir())
     for name in names:
         assert texts_of(committed / name) == texts_of(out / name)
+
+
+def test_without_the_package_that_draws_charts_pages_lack_them_and_the_rest_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)  # its import fails
+    page = invoke("report", SAMPLE, "--html", "page.html", folder=tmp_path)
+    assert (page.returncode, page.stdout, page.stderr.count("\n")) == (0, "", 1)
+    assert "-m pip install vl-convert-python" in page.stderr
+    text = (tmp_path / "page.html").read_text()
+    assert "<svg" not in text
+    assert "Charts are left out" in text
+    assert (shown := invoke("report", SAMPLE)).returncode == 0
+    assert shown.stderr == ""
+    chart = invoke("report", SAMPLE, "--picture", "pings", "--out", "pings.svg", folder=tmp_path)
+    assert (chart.returncode, chart.stderr.count("\n")) == (2, 1)
+    assert "-m pip install vl-convert-python" in chart.stderr

@@ -84,6 +84,14 @@ def crowded(users: Sequence[int], *cpus: float, **values: object) -> Record:
     return served(users, *workers, **values)
 
 
+def moving() -> Record:
+    """Return a record of users who have new connections in each burst, often to the same worker."""
+    record = crowded([3, 22], 1.0, 1.0)
+    for process_, counts in zip(record.processes[1:], ([3, 3, 22], [22, 22, 3]), strict=True):
+        process_.samples.connections[:] = [counts[number % 3] for number in range(17)]
+    return record
+
+
 def imported(*, command: str = SPAWNED, size: int = 212 * MB, parent_cpus: float = 0.0) -> Record:
     record = served([4, 4], *(process(20 + number, 1.0, 4, size=214 * MB, command=command) for number in range(2)))
     record.processes[0] = process(size=size, cpus=parent_cpus)
@@ -141,6 +149,7 @@ MISSING: dict[str, Callable[[], list[Record]]] = {
     "other programs made rates vary": lambda: in_two_rounds(0.2, 0.1, other_work=0.6),
     "all users at one worker that mostly waits": lambda: [crowded([0, 5], 0.0, 0.1, task_s=(0.02, 0.02))],
     "all workers have one CPU": lambda: [crowded([0, 5], 0.02, 1.0, task_s=(0.02, 0.02), limits=LIMITED)],
+    "connections move between workers": lambda: [moving()],
     "connections were not kept": lambda: [
         served([3, 22], process(20, 1.0), process(21, 1.0)),
     ],
@@ -171,6 +180,20 @@ def test_there_is_no_sentence_if(what: str) -> None:
     assert sentences_on(*MISSING[what]()) == []
 
 
+def remarks_on(*records: Record) -> list[str]:
+    (conclusion,) = view(summarize(result_of(list(records)))).headline
+    return list(conclusion.remarks)
+
+
 def test_the_conclusion_says_it_too() -> None:
-    (conclusion,) = view(summarize(result_of([crowded([3, 22], 1.0, 1.0, has_ceiling=False)]))).headline
-    assert any(remark.startswith("3 of 25 users") for remark in conclusion.remarks)
+    remarks = remarks_on(crowded([3, 22], 1.0, 1.0, has_ceiling=False))
+    assert any(remark.startswith("3 of 25 users shared") for remark in remarks)
+
+
+def test_the_conclusion_names_the_case_if_there_are_several() -> None:
+    servers = [("one", [3, 22]), ("two", [12, 13]), ("three", [4, 21]), ("four", [2, 23])]
+    remarks = remarks_on(*(crowded(users, 1.0, 1.0, has_ceiling=False, server=server) for server, users in servers))
+    about = [remark for remark in remarks if "users shared" in remark]
+    assert len(about) == 2
+    assert all(remark.startswith(("With one, ", "With three, ", "With four, ")) for remark in about)
+    assert "1 more note on processes: see below the table." in remarks

@@ -97,3 +97,32 @@ def test_the_function_of_a_route_is_found_below_its_wrappers(folder: Path) -> No
         assert (found["name"], found["file"], found["is_async"]) == ("report", "shop.py", False)
     assert function_of("GET", len) is None
     assert function_of("GET", None) is None
+
+
+VIEWS = """\
+import {library}
+class Report({library}.View):
+    def get(self): ...
+    def list(self): ...
+class Inherits({library}.View): ...
+"""
+
+
+def test_the_function_of_a_view_is_its_method_or_the_class_that_inherits_the_method(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, {"site-packages/views.py": "class View:\n    def get(self): ...\n"})
+    monkeypatch.syspath_prepend(folder / "site-packages")
+    write(folder, {"shop.py": VIEWS.format(library="views")})
+    shop = importlib.import_module("shop")
+    views = [shop.Report, (shop.Report, "get"), (shop.Report, "list"), shop.Inherits, (shop.Inherits, "get")]
+    found = [function_of("GET", answers) for answers in views]
+    assert [(each["name"], each["file"], each["line"]) for each in found] == [
+        ("Report.get", "shop.py", 3),
+        ("Report.get", "shop.py", 3),
+        ("Report.list", "shop.py", 4),
+        ("Inherits", "shop.py", 5),
+        ("Inherits", "shop.py", 5),
+    ]
+    assert all(each["is_method"] for each in found)
+    assert function_of("GET", importlib.import_module("views").View) is None

@@ -58,7 +58,7 @@ def test_each_request_of_a_mix_has_its_method_body_status_and_weight_and_the_hea
 
 def test_siege_gets_the_requests_in_the_order_of_the_request_file(suite_with) -> None:
     load = suite_with(mixed('order = "file"')).load
-    spec = LoadSpec(1, 1.0, "http://here/", mix=LoadSpec.of(load, 1).mix, order=tuple(load.order(7)))
+    spec = LoadSpec(load, 1, 1.0, "http://here/", order=tuple(load.order(7)))
     urls = str(DRIVERS["siege"].files(spec)["urls.txt"]).splitlines()
     assert [url.split()[0] for url in urls] == [*["http://here/a?x=1"] * 3, "http://here/b", "http://here/c"]
 

@@ -282,3 +282,9 @@ def test_a_coroutine_function_that_awaits_nothing_becomes_a_plain_def(tmp_path: 
 def test_other_coroutine_functions_have_a_reason(source: str, framework: str, why: str, tmp_path: Path) -> None:
     found = plain_def(source, tmp_path, framework)
     assert (found.diff, why in found.unmovable) == ((), True), found.unmovable
+
+
+def test_a_class_that_inherits_its_method_can_not_move(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("from views import ListView\nclass Reports(ListView): ...\n")
+    found = change_of(RouteFunction("Reports", "shop.py", 2, is_async=False, is_method=True), "django", tmp_path)
+    assert found.unmovable == "`Reports` inherits the method that answers it from a library"

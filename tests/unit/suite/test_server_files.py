@@ -82,3 +82,11 @@ def test_an_application_that_is_named_in_another_way_gets_its_name(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match=f"module:name, {meant}$"):
         server_files.find_strategy(given)
+
+
+def test_a_script_that_starts_an_application_leads_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app.py").write_text("app = Flask('app')\n")
+    (tmp_path / "run.py").write_text("import app\napp.start()\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match=r"or write a suite; this folder has app:app$"):
+        server_files.find_strategy("run.py")

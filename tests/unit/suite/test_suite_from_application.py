@@ -82,6 +82,7 @@ def test_each_kind_of_application_has_its_servers(kind: str, servers: list[str],
     ("routes", "method", "path"),
     [
         (ROUTES, "GET", "/report"),
+        ([("GET", "/api/logout/"), ("GET", "/report")], "GET", "/report"),
         (ROUTES[:3], "POST", "/orders"),
         ([("PUT", "/orders/{id}"), ("PUT", "/orders")], "PUT", "/orders"),
     ],
@@ -187,6 +188,18 @@ def test_an_invalid_init_command_causes_a_one_line_error_and_overwrites_no_file(
     ran = run_cli("init", *words)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"there.toml": "mine"}
+
+
+def test_a_run_without_a_target_names_the_application_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = list[str]()
+    suite_of([], TargetOptions(tell=told.append))
+    assert told == []
+    (tmp_path / "main.py").write_text("app = FastAPI()\n")
+    assert suite_of([], TargetOptions(tell=told.append)).has_task
+    assert told == ["strategies for long tasks are compared, because no application is named; this folder has main:app"]
 
 
 def test_only_the_applications_of_sanic_are_compared_on_its_own_server() -> None:

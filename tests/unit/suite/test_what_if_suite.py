@@ -219,6 +219,11 @@ def test_the_function_of_a_route_is_found_if_only_one_answers_the_path() -> None
     found = {path: described.function_of("GET", path) for path in ("/items/7?x=1", "/items", "/items/new", "/gone")}
     assert [each and each.name for each in found.values()] == ["item", "items", "new", None]
     assert described.function_of("POST", "/items") is None
+    in_order = msgspec.structs.replace(described, framework="starlette")  # which would call `item` for /items/new
+    found = {path: in_order.function_of("GET", path) for path in ("/items/7", "/items", "/items/new")}
+    assert [each and each.name for each in found.values()] == ["item", "items", None]
+    django = msgspec.structs.replace(described, framework="django")
+    assert django.function_of("POST", "/items") == functions[1]
 
 
 def test_numbers_that_count_requests_are_told_from_other_numbers() -> None:

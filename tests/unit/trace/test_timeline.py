@@ -17,16 +17,8 @@ from simulated_trace import (
 
 from under_siege.record.record import Failure, Trace, TracedRequests
 from under_siege.record.result import Result
-from under_siege.trace.timeline import (
-    Timeline,
-    TimelinePattern,
-    grouped,
-    heading,
-    headline,
-    request_sentence,
-    summary_line,
-    timelines,
-)
+from under_siege.trace.timeline import Timeline, TimelinePattern, grouped, timelines
+from under_siege.trace.view import heading, headline, request_sentence, summary_line
 
 
 def drawn(trace: Trace) -> Timeline:

@@ -11,9 +11,12 @@ MOST_ROWS = 400  # maximum number of rows of a table; with more, the page would 
 
 
 def rendered(view: View) -> str:
-    """Return the page."""
-    explained = html_page.Explained()
-    return html_page.rendered("page.html", view=view, page=_part(view), explained=explained, most_rows=MOST_ROWS)
+    """Return the page, without charts if the package that draws them is missing."""
+    explained, has_charts = html_page.Explained(), not view.why_undrawn()
+    part = _part(view, has_charts=has_charts)
+    return html_page.rendered(
+        "page.html", view=view, page=part, has_charts=has_charts, explained=explained, most_rows=MOST_ROWS
+    )
 
 
 class DrawnView(NamedTuple):
@@ -25,10 +28,12 @@ class DrawnView(NamedTuple):
     parts: "list[DrawnView]"
 
 
-def _part(view: View) -> DrawnView:
+def _part(view: View, *, has_charts: bool) -> DrawnView:
     tables = view.tables_in(Medium.PAGE)
     if tables:
         tables[0] = replace(tables[0], caption=[*tables[0].caption, *view.footnotes])
-    sections = groupby((figure for figure in view.figures if figure.on_page), key=lambda figure: figure.section)
-    drawn = [(title, list(map(html_page.drawn, figures))) for title, figures in sections]
-    return DrawnView(view, tables, drawn, list(map(_part, view.parts)))
+    shown = (figure for figure in view.figures if figure.on_page and has_charts)
+    drawn = [
+        (title, list(map(html_page.drawn, figures))) for title, figures in groupby(shown, key=lambda each: each.section)
+    ]
+    return DrawnView(view, tables, drawn, [_part(part, has_charts=has_charts) for part in view.parts])

@@ -46,7 +46,7 @@ class _Difference:
 
 
 @dataclass(frozen=True)
-class RateComparison:
+class MoveComparison:
     """A moved route and the application as it is, which got requests at the same moments."""
 
     moved: AtRate

@@ -8,7 +8,7 @@ from under_siege.judge.estimators import Floats, Spans, SteadyRate, median_of
 from under_siege.record.record import Record
 
 
-class BurstTotals:
+class ToolTotals:
     """The bursts of a load tool that reports totals instead of single responses."""
 
     def __init__(self, record: Record) -> None:

@@ -1,6 +1,7 @@
 """Define the task of a drill. The task can have any duration, reports its start, and can be made endless.
 
 The bench and the task communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
+The folder of this file is on the servers' PYTHONPATH and has no other module, so that none hides one of the user's.
 """
 
 import contextlib
