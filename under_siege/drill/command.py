@@ -41,9 +41,9 @@ EXAMPLES = {
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, options: CommonOptions) -> None:
     """Inject faults, and show which servers survive them.
 
-    Faults include killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed
-    server. They affect only processes that this program starts. TARGET is the same as for run. Exit 1 if a
-    drill failed or a fault left a server dead; else 3 if a fault could not be injected; else 0.
+    Faults include killed and stopped workers, reloads, clients that disconnect or read slowly, ten times the users,
+    and, for jobs, a killed server. They affect only processes that this program starts. TARGET is the same as for run.
+    Exit 1 if a drill failed or a fault left a server dead; else 3 if a fault could not be injected; else 0.
     """
     from under_siege.drill.drill_run import drill_plan, run_drill
     from under_siege.suite.selection import suite_of

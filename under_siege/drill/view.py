@@ -91,9 +91,10 @@ def _footnotes(result: Result) -> Iterator[str]:
 
 def _csv_rows(outcomes: Sequence[FaultOutcome]) -> Iterator[list[CsvValue]]:
     """Yield a row for each figure of each cell; the value is empty for a time that was never reached."""
+    names = CaseNames(outcomes, with_load=True)
     for outcome in outcomes:
         for name, value in outcome.figures.items():
-            yield [outcome.case.server, outcome.fault, name, value, outcome.mark]
+            yield [names.name(outcome.case), outcome.fault, name, value, outcome.mark]
 
 
 def _as_data(outcome: FaultOutcome) -> dict[str, object]:

@@ -388,6 +388,14 @@ def test_every_output_format_shows_a_drill_result(golden, undrawn: None) -> None
     assert page.count("<figure>") == len({one.fault for one in drill.incidents})
 
 
+def test_csv_tells_the_releases_of_a_server_apart() -> None:
+    found = [incident(server="shop"), incident(server="shop")]
+    for one, release in zip(found, ("0.50", "0.51"), strict=True):
+        one.values["release"] = release
+    lines = formatted(result(*found), "csv").splitlines()[1:]
+    assert {line.partition(",")[0] for line in lines} == {"shop with release 0.50", "shop with release 0.51"}
+
+
 def names_of(options: list[str]) -> list[str]:
     return [fault.name for fault in selected(options)]
 
