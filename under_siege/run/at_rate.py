@@ -10,8 +10,8 @@ from under_siege.capacity.step import Offer, typical_arrivals
 from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.judge.ranking import summarize
 from under_siege.judge.verdict_rules import FAILED
-from under_siege.measure.duration import beside_s, in_words
 from under_siege.measure.plan import new_record
+from under_siege.measure.run_time import beside_s, in_words
 from under_siege.measure.session import Session
 from under_siege.profile.profile_run import Profiler
 from under_siege.record.case import ARRIVALS, WORKERS, Case
