@@ -12,6 +12,7 @@ were undecided, and those that reported a significant change although nothing ha
 """
 
 import argparse
+import re
 import shlex
 import subprocess
 import sys
@@ -61,12 +62,17 @@ def _row(comparisons: Sequence[ResultComparison]) -> dict[str, Cell]:
     cells = {}
     for figure, name in COLUMNS.items():
         sizes = [size for comparison in comparisons for size in detectable(comparison, figure)]
-        text = f"{_percent(median(sizes))} ({_percent(min(sizes))} to {_percent(max(sizes))})" if sizes else "unknown"
+        text = f"{_percent(median(sizes))} ({_range(min(sizes), max(sizes))})" if sizes else "unknown"
         cells[name] = Cell(median(sizes) if sizes else 0.0, text)
     for name, judgements in {"undecided": (UNDECIDED, FAILED), "false alarms": (WORSE, BETTER)}.items():
         count = sum(any(case.judgement in judgements for case in each.cases) for each in comparisons)
         cells[name] = Cell(count, f"{count} of {len(comparisons)}")
     return cells
+
+
+def _range(low: float, high: float) -> str:
+    lowest, highest = _percent(low), _percent(high)
+    return re.sub(r"^(\d+) % to (\d+ %)$", r"\1 to \2", f"{lowest} to {highest}")
 
 
 def _percent(share: float) -> str:

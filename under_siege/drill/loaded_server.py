@@ -329,11 +329,16 @@ class FaultContext:
     async def sending_at_once(
         self, count: int, timeout_s: float
     ) -> AsyncIterator[Callable[[], Awaitable[list[Outcome]]]]:
-        """Send requests at the same moment; yield a function that waits until all have ended, and returns outcomes."""
+        """Send requests at the same moment; yield a function that waits until all have ended, and returns outcomes.
+
+        The function raises CaseFailedError if the generator does not report all of them.
+        """
         requests, before = self.incident.requests, len(self.incident.requests)
 
         async def outcomes() -> list[Outcome]:
-            await until(lambda: sending.ended >= count, timeout_s + END_S)
+            if not await until(lambda: sending.ended >= count, timeout_s + END_S):
+                why = f"the load generator reported the end of only {sending.ended} of {count} requests"
+                raise CaseFailedError("generator_failed", why)
             return requests.rows(range(before, len(requests))).only(LOAD).outcome
 
         async with generator() as sending:

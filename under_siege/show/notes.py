@@ -169,13 +169,11 @@ def _of_processes(comparison: Comparison) -> Iterator[tuple[str, str]]:
         name = names.full(case.case)
         yield from ((name, text) for text in (*sentences_on(rounds), *unset_number(rounds)))
         if replaced := sum(len(workers_replaced(run)) or run.record.workers_replaced for run in rounds):
+            were = "worker was" if replaced == 1 else "workers were"
             lost = sum(run.lost for run in rounds)
-            yield (
-                name,
-                f"{replaced} {'worker was' if replaced == 1 else 'workers were'} replaced under load, and {lost:,} "
-                f"{'request' if lost == 1 else 'requests'} got no response; look for a limit, such as max_requests, a "
-                "timeout or the memory",
-            )
+            requests = f"{lost:,} requests" if lost > 1 else "1 request" if lost else "no request"
+            limit = "look for a limit, such as max_requests, a timeout or the memory"
+            yield name, f"{replaced} {were} replaced under load, and {requests} got no response; {limit}"
         if any(run.record.listens_elsewhere for run in rounds):
             unseen = "the server's processes are on another machine, or are not visible here"
             yield name, f"{unseen}, so CPU time and memory are unknown"
