@@ -19,6 +19,7 @@ from plans import plan_of
 
 from under_siege.host.managed_process import offspring, until_signal
 from under_siege.measure import server
+from under_siege.measure.server_output import ServerOutput
 from under_siege.paths import HOST
 from under_siege.record.record import CaseFailedError
 from under_siege.record.result import load
@@ -107,7 +108,7 @@ class EndedProcess:
 
 def test_a_port_still_taken_after_the_server_ended_causes_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_begun", lambda _: EndedProcess())
-    monkeypatch.setattr(server, "Tail", lambda _: None)
+    monkeypatch.setattr(server, "ServerOutput", lambda _: ServerOutput(None))
     plan = plan_of("2")
     with socket.create_server((HOST, 0)) as other_listener:
         port = other_listener.getsockname()[1]

@@ -23,7 +23,7 @@ def test_more_rounds_detect_smaller_changes_and_real_changes_count_as_alarms(stu
     sizes = [row["throughput"].value for row in rows.values()]
     assert sizes == sorted(sizes, reverse=True)
     assert 0 < sizes[-1] < sizes[0] / 2
-    assert rows["8 rounds"]["throughput"].text == "4 % (4 % to 4 %)"
+    assert rows["8 rounds"]["throughput"].text == "4 % (4 to 4 %)"
     assert (rows["8 rounds"]["false alarms"].text, rows["8 rounds"]["undecided"].text) == ("1 of 1", "0 of 1")
 
 
