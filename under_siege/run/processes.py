@@ -150,7 +150,9 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
             "CPU time: " + ", ".join(f"{each.summary.name} {_facts(each.summary)}" for each in shown),
             on_page=number < MOST_ON_PAGE,
             headline=formatting.capitalized(text),
-            conditions=" · ".join([of_siege(comparison.result, [case]), f"round {run.record.round}", _height(run)]),
+            conditions=" · ".join(
+                [case.case.server, of_siege(comparison.result, [case]), f"round {run.record.round}", _height(run)]
+            ),
             section="Processes",
         )
 
