@@ -271,7 +271,7 @@ def replaced_together(run: Round) -> Replacement | None:
             within_s = max(_end_s(each, run) for each in old) - min(_end_s(each, run) for each in old)
             started = sum(first_s < each.began_s < run.load_s for each in others)
             found.append(Replacement(len(old), max(SAMPLED_S, within_s), to_s - from_s, started >= len(old)))
-        else:
+        elif from_s > 0:  # workers that ended just before the load may be the cause of the first silence
             beside_s = max(beside_s, to_s - from_s)
     worst = max(found, key=lambda each: each.silence_s, default=None)
     return worst if worst and worst.silence_s >= max(NOTICEABLE_S, LONGER * beside_s) else None
